@@ -1,0 +1,91 @@
+# Each target makes and fills the virtual environment .venv when it is missing or older than
+# pyproject.toml. Only python3 and make are needed; another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
+CREATED := $(VENV)/.created
+RUNTIME := $(VENV)/.installed-runtime
+TEST := $(VENV)/.installed-test
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test test-slow lint format lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(RUNTIME) ## fit a data set that ships with scikit-learn and print the scores
+	@$(VENV)/bin/python examples/demo.py
+
+# One file of tests stays in one process, so that each program is compiled once.
+test: $(TEST) ## run the fast tests
+	@$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile
+
+test-slow: $(TEST) ## run the slow statistical tests (up to two hours)
+	@$(VENV)/bin/python -m pytest -m slow -n $(JOBS) --dist load --timeout 3600
+
+lint: $(DEV) ## check style, formatting and types
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+format: $(DEV) ## rewrite the code in the house format
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+lock: ## write requirements.lock anew (Python 3.11 on Linux)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.platform != "linux" or sys.version_info[:2] != (3, 11))' \
+		|| { echo "The lock file is made with Python 3.11 on Linux: make lock PYTHON=python3.11" >&2; exit 1; }
+	@echo "Resolving the newest versions that pyproject.toml allows (about 2 minutes)"
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder/venv"; \
+	$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+	print("\n".join(p["project"]["dependencies"] + p["project"]["optional-dependencies"]["test"] + p["build-system"]["requires"]))' \
+		> "$$folder/wanted"; \
+	"$$folder/venv/bin/python" -m pip --disable-pip-version-check install -q -r "$$folder/wanted"; \
+	{ echo "# Exact versions for Python 3.11 on Linux: runtime, tests and build backend. Written by: make lock"; \
+	  "$$folder/venv/bin/python" -m pip --disable-pip-version-check freeze | grep -E '^[A-Za-z0-9._-]+=='; \
+	} > "$$folder/lock"; \
+	cp "$$folder/lock" requirements.lock
+	@echo "Wrote requirements.lock"
+
+clean: ## remove .venv and everything that builds and tests leave behind
+	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	@find src tests examples experiments -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# -- the virtual environment -------------------------------------------------------------------------
+# A stamp is written only when its step has succeeded, so an interrupted one is simply done again.
+
+$(CREATED):
+	@command -v $(PYTHON) >/dev/null 2>&1 \
+		|| { echo "There is no '$(PYTHON)' here. MILE needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "MILE needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV) (about 2 minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The build backend is installed beside the package: with it in place a later change of pyproject.toml
+# that asks for nothing new needs no network.
+define install
+@echo "Installing MILE and $(1) into $(VENV)"
+@$(PIP) install 'hatchling>=1.27,<2'
+@$(PIP) install --no-build-isolation -e '.$(2)'
+endef
+
+$(RUNTIME): pyproject.toml | $(CREATED)
+	$(call install,what it needs)
+	@touch $@
+
+$(TEST): pyproject.toml | $(CREATED)
+	$(call install,the test tools,[test])
+	@touch $(RUNTIME) $@
+
+$(DEV): pyproject.toml | $(CREATED)
+	$(call install,the development tools,[dev])
+	@touch $(RUNTIME) $(TEST) $@

@@ -1,0 +1,35 @@
+"""What can go wrong: one status code per chain, each with a sentence, and the few exceptions we raise."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """The outcome of one chain; numerical failure is a value, raising is a decision of the caller."""
+
+    OK = 0
+    NON_FINITE_START = 1
+    BAD_STEPS = 2
+    FROZEN = 3
+    DIVERGED = 4
+
+    @property
+    def sentence(self) -> str:
+        """Say in plain words what happened to the chain."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Status.OK: "finished without trouble",
+    Status.NON_FINITE_START: "its starting point has a log density that is not finite",
+    Status.BAD_STEPS: "more than 5 % of the steps of one phase were not finite and were reverted",
+    Status.FROZEN: "it hardly moved: step size times steps is below a tenth of L",
+    Status.DIVERGED: "it ended in a region far less probable than where it started",
+}
+
+
+class FitFailedError(RuntimeError):
+    """Raised when no chain is left to predict with; the message gives the reason of each."""
+
+
+class FitWarning(UserWarning):
+    """Issued when a result is usable but something about it should be known."""

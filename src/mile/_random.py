@@ -1,0 +1,43 @@
+"""Random streams that depend on seed, stage and chain only, so nobody's numbers change when chains are added."""
+
+from enum import IntEnum
+
+import jax
+import numpy as np
+
+from mile._types import Key
+
+
+class Stage(IntEnum):
+    """One tag per use of randomness; phase p of a sampler uses SAMPLE + p."""
+
+    INITIALIZE = 1
+    OPTIMIZE = 2
+    SAMPLE = 16
+
+
+def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+    """Return the seed that `random_state` stands for; None draws a fresh one from the system.
+
+    Raises
+    ------
+    ValueError
+        If `random_state` is a negative integer or of an unknown type.
+    """
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    is_integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if is_integer and 0 <= random_state < 2**32:
+        return int(random_state)
+    raise ValueError(
+        f"random_state must be None, an integer in [0, 2**32), or a numpy random generator; got {random_state!r}."
+    )
+
+
+def stream(seed: int, stage: int, chain: int) -> Key:
+    """Return the key of one chain in one stage."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stage), chain)

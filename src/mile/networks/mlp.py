@@ -1,0 +1,96 @@
+"""The multilayer perceptron, a pure function of one flat vector."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+from jax.nn import initializers
+
+from mile._types import Features, Key, Outputs, Position
+
+ACTIVATIONS: dict[str, Callable] = {
+    # Written with maximum, whose NaN stays NaN.
+    "relu": lambda z: jnp.maximum(z, 0.0),
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "sigmoid": jax.nn.sigmoid,
+}
+
+INITIALIZERS: dict[str, Callable] = {
+    "lecun_normal": initializers.lecun_normal(),
+    "lecun_uniform": initializers.lecun_uniform(),
+    "glorot_normal": initializers.glorot_normal(),
+    "glorot_uniform": initializers.glorot_uniform(),
+    "he_normal": initializers.he_normal(),
+    "he_uniform": initializers.he_uniform(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP:
+    """A fully connected network of any depth and width.
+
+    The flat vector holds, layer by layer, the weights in row-major order [in, out] and then the
+    bias, so a layer with its bias is one matrix of fan_in + 1 rows.
+    """
+
+    n_inputs: int
+    hidden: tuple[int, ...] = (16, 16)  # paper table 1
+    n_outputs: int = 2
+    activation: str = "relu"
+    initializer: str = "lecun_normal"
+
+    def __post_init__(self) -> None:
+        for name, width in [("n_inputs", self.n_inputs), ("n_outputs", self.n_outputs)]:
+            if width < 1:
+                raise ValueError(f"{name} must be at least 1; got {width!r}.")
+        if not all(isinstance(width, int) and width >= 1 for width in self.hidden):
+            raise ValueError(f"hidden must be a tuple of widths of at least 1; got {self.hidden!r}.")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}; got {self.activation!r}.")
+        if self.initializer not in INITIALIZERS:
+            raise ValueError(f"initializer must be one of {sorted(INITIALIZERS)}; got {self.initializer!r}.")
+
+    @property
+    def layer_sizes(self) -> tuple[tuple[int, int], ...]:
+        """Fan-in and fan-out of each layer."""
+        return tuple(pairwise((self.n_inputs, *self.hidden, self.n_outputs)))
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        return sum((fan_in + 1) * fan_out for fan_in, fan_out in self.layer_sizes)
+
+    def init(self, key: Key) -> Position:
+        """Draw starting weights; biases start at zero."""
+        initializer = INITIALIZERS[self.initializer]
+        keys = jax.random.split(key, len(self.layer_sizes))
+        parts = []
+        for layer_key, (fan_in, fan_out) in zip(keys, self.layer_sizes, strict=True):
+            parts += [initializer(layer_key, (fan_in, fan_out)).ravel(), jnp.zeros(fan_out)]
+        return jnp.concatenate(parts)
+
+    def apply(self, position: Position, x: Features) -> Outputs:
+        """Evaluate the network on every row.
+
+        Rows are the last axis and the bias is the weight of a row of ones: on CPU, XLA's gradient of
+        this form takes 0.57 of the time of the usual one (1,088 rows, 5-16-16-2, one core).
+        """
+        activate = ACTIVATIONS[self.activation]
+        ones = jnp.ones((1, x.shape[1]), x.dtype)
+        hidden = x
+        for index, weights in enumerate(self._layers(position)):
+            if index > 0:
+                hidden = activate(hidden)
+            hidden = jnp.einsum("io,ir->or", weights, jnp.concatenate([hidden, ones]))
+        return hidden
+
+    def _layers(self, position: Position) -> Iterator[jax.Array]:
+        start = 0
+        for fan_in, fan_out in self.layer_sizes:
+            stop = start + (fan_in + 1) * fan_out
+            yield position[start:stop].reshape(fan_in + 1, fan_out)
+            start = stop

@@ -1,0 +1,217 @@
+"""The deep ensemble: networks trained by AdamW with early stopping, the starting points of the chains.
+
+One compiled program holds the whole training of a member (shuffling, mini-batches, AdamW, early stopping);
+members run side by side as chains do. It returns to the host every few epochs to report and to be
+interruptible.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from mile._errors import Status
+from mile._progress import Progress, Silent
+from mile._random import Stage, stream
+from mile._types import Position, Scalar
+from mile.execution import InProcess
+from mile.posterior import Posterior, Rows, log_likelihood
+
+_EPOCHS_PER_BLOCK = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """Stop after this many epochs without a new lowest validation loss."""
+
+    epochs: int = 10  # reference configuration of the chains' starting points
+
+    def init(self) -> "Waiting":
+        """Begin with no loss seen."""
+        return Waiting(jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
+
+    def update(self, waiting: "Waiting", loss: Scalar) -> tuple["Waiting", Bool[Array, ""], Bool[Array, ""]]:
+        """Take in one epoch's loss; say whether it is the lowest and whether to stop."""
+        better = loss < waiting.lowest
+        waiting = Waiting(jnp.where(better, loss, waiting.lowest), jnp.where(better, 0, waiting.epochs + 1))
+        return waiting, better, waiting.epochs >= self.epochs
+
+
+class Waiting(NamedTuple):
+    """State of `Patience`."""
+
+    lowest: Scalar
+    epochs: Int[Array, ""]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How members are trained; the defaults are those of the paper's chains."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-3
+    batch_size: int = 32
+    max_epochs: int = 500
+    stopping: Patience = field(default_factory=Patience)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ValueError(f"learning_rate must be a positive number; got {self.learning_rate!r}.")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise ValueError(f"weight_decay must not be negative; got {self.weight_decay!r}.")
+        for name in ("batch_size", "max_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        """AdamW; weight decay is decoupled."""
+        return optax.adamw(self.learning_rate, weight_decay=self.weight_decay)
+
+
+class Members(NamedTuple):
+    """The trained ensemble."""
+
+    positions: Float[np.ndarray, "chain d"]
+    status: tuple[Status, ...]
+    epochs: Int[np.ndarray, " chain"]
+    validation_loss: Float[np.ndarray, "chain epoch"]  # NaN after the last epoch, and without validation rows
+
+
+class _Member(NamedTuple):
+    position: Position
+    optimizer: Any
+    waiting: Any
+    best: Position
+    epoch: Int[Array, ""]
+    stopped: Bool[Array, ""]
+    losses: Float[Array, " epoch"]
+
+
+def train_members(
+    posterior: Posterior,
+    validation: Rows,
+    training: Training,
+    chain_ids: Sequence[int],
+    *,
+    seed: int,
+    backend: InProcess | None = None,
+    progress: Progress | None = None,
+) -> Members:
+    """Train one network per chain and return the weights with the lowest validation loss.
+
+    Without validation rows every member trains for `max_epochs` and keeps its last weights.
+    """
+    backend, progress = backend or InProcess(), progress or Silent()
+    groups = backend.groups(chain_ids)
+    n_members = len(chain_ids)
+    progress.start("ensemble", training.max_epochs * len(groups))
+
+    def keys(stage: Stage, group: list[int]) -> Array:
+        return jnp.stack([stream(seed, stage, chain) for chain in group])
+
+    def train(group: list[int]) -> _Member:
+        batch_keys = keys(Stage.OPTIMIZE, group)
+        member = _start(training, backend, keys(Stage.INITIALIZE, group), posterior)
+        for last in range(0, training.max_epochs, _EPOCHS_PER_BLOCK):
+            last = min(last + _EPOCHS_PER_BLOCK, training.max_epochs)
+            member = _train(training, backend, last, batch_keys, member, posterior, validation)
+            progress.advance(_EPOCHS_PER_BLOCK)
+            if np.asarray(member.stopped).all():
+                break
+        return member
+
+    trained = backend.map(train, groups)
+    progress.finish()
+    joined = jax.tree.map(
+        lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_members],
+        *[(member.best, member.epoch, member.losses) for member in trained],
+    )
+    positions, epochs, losses = joined
+    finite = np.isfinite(positions).all(axis=1)
+    status = tuple(Status.OK if good else Status.NON_FINITE_START for good in finite)
+    return Members(positions, status, epochs, losses)
+
+
+@partial(jax.jit, static_argnames=("training", "backend"))
+def _start(training: Training, backend: InProcess, keys: Array, posterior: Posterior) -> _Member:
+    def one_member(key: Array) -> _Member:
+        position = posterior.network.init(key)
+        return _Member(
+            position=position,
+            optimizer=training.optimizer.init(position),
+            waiting=training.stopping.init(),
+            best=position,
+            epoch=jnp.zeros((), jnp.int32),
+            stopped=jnp.zeros((), bool),
+            losses=jnp.full(training.max_epochs, jnp.nan),
+        )
+
+    return backend.over_group(one_member)(keys)
+
+
+@partial(jax.jit, static_argnames=("training", "backend"), donate_argnames="members")
+def _train(
+    training: Training,
+    backend: InProcess,
+    last_epoch: Int[Array, ""] | int,
+    keys: Array,
+    members: _Member,
+    posterior: Posterior,
+    validation: Rows,
+) -> _Member:
+    """Train up to `last_epoch`, or until the stopping rule says so."""
+
+    def one_member(key: Array, member: _Member) -> _Member:
+        return jax.lax.while_loop(
+            lambda member: (member.epoch < last_epoch) & ~member.stopped,
+            lambda member: _epoch(training, jax.random.fold_in(key, member.epoch), member, posterior, validation),
+            member,
+        )
+
+    return backend.over_group(one_member)(keys, members)
+
+
+def _epoch(training: Training, key: Array, member: _Member, posterior: Posterior, validation: Rows) -> _Member:
+    network, likelihood, rows = posterior.network, posterior.likelihood, posterior.rows
+
+    def loss(position: Position, rows: Rows) -> Scalar:
+        return -log_likelihood(network, likelihood, position, rows) / jnp.maximum(jnp.sum(rows.weight), 1.0)
+
+    # Real rows in random order, padding behind them; the last batch may be partly padding, none is all of it.
+    n_slots = rows.y.shape[0]
+    shuffle = jnp.where(jnp.arange(n_slots) < rows.count, jax.random.uniform(key, (n_slots,)), 2.0)
+    batch_size = min(training.batch_size, n_slots)
+    order = jnp.pad(jnp.argsort(shuffle), (0, batch_size), constant_values=n_slots - 1)
+    n_batches = (rows.count + batch_size - 1) // batch_size
+
+    def batch_step(batch: Array, carry: tuple[Position, Any]) -> tuple[Position, Any]:
+        position, optimizer = carry
+        chosen = jax.lax.dynamic_slice(order, (batch * batch_size,), (batch_size,))
+        within = batch * batch_size + jnp.arange(batch_size) < rows.count
+        taken = rows.take(chosen)
+        gradient = jax.grad(loss)(position, Rows(x=taken.x, y=taken.y, weight=taken.weight * within, count=rows.count))
+        updates, optimizer = training.optimizer.update(gradient, optimizer, position)
+        position = optax.apply_updates(position, updates)
+        return cast(Position, position), optimizer
+
+    position, optimizer = jax.lax.fori_loop(0, n_batches, batch_step, (member.position, member.optimizer))
+    validated = validation.count > 0
+    validation_loss = jnp.where(validated, loss(position, validation), jnp.nan)
+    waiting, better, stop = training.stopping.update(member.waiting, validation_loss)
+    return _Member(
+        position=position,
+        optimizer=optimizer,
+        waiting=waiting,
+        best=jnp.where(better | ~validated, position, member.best),
+        epoch=member.epoch + 1,
+        stopped=stop & validated,
+        losses=member.losses.at[member.epoch].set(validation_loss),
+    )

@@ -1,0 +1,322 @@
+"""Predictive distributions: every kept draw is one component of a mixture, evaluated in blocks of rows.
+
+Nothing is approximated by random numbers except `sample`: moments, densities and quantiles are those of the
+mixture. Rows are processed in padded blocks of one fixed size, so a row's numbers do not depend on its
+neighbors, and memory does not depend on the number of rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import entr, logsumexp
+
+from mile._random import draw_seed
+from mile._types import Features
+from mile.data import Standardizer
+from mile.execution import InProcess
+from mile.likelihoods import Categorical, Gaussian
+
+DEFAULT_MEMORY = 1 << 30
+_LARGEST_BLOCK = 64  # rows; larger blocks are not faster, and one row costs a whole block
+_COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
+_QUANTILE_TOLERANCE = 1e-10  # in predicted standard deviations
+_QUANTILE_ITERATIONS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class _Mixture:
+    """Draws of a network, the rows to predict, and the way to walk over them in blocks."""
+
+    network: Any
+    draws: Float[np.ndarray, "draw d"]
+    x: Float[np.ndarray, "row feature"]
+    memory: int
+    n_outputs: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.x)
+
+    @property
+    def block_rows(self) -> int:
+        per_row = _COPIES * 8 * self.n_outputs * len(self.draws)
+        return int(np.clip(self.memory // per_row, 1, _LARGEST_BLOCK))
+
+    def over_blocks(self, function: Callable[..., Any], *row_arrays: np.ndarray) -> Any:
+        """Apply `function(components, *rows)` to each block and put its results, row by row, together.
+
+        `components` has shape (draw, output, row). Results are arrays or tuples of arrays whose last axis is
+        the row.
+        """
+        size = self.block_rows
+        draws = jnp.asarray(self.draws)
+        starts = range(0, max(self.n_rows, 1), size)
+
+        def one_block(start: int) -> Any:
+            rows = slice(start, min(start + size, self.n_rows))
+            n_real = rows.stop - rows.start
+            padded = np.zeros((self.x.shape[1], size), np.float32)
+            padded[:, :n_real] = self.x[rows].T
+            components = np.asarray(_forward(self.network, draws, jnp.asarray(padded)))
+            arguments = [_pad_last(array[..., rows], size) for array in row_arrays]
+            result = function(components, *arguments)
+            return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
+
+        parts = InProcess().map(one_block, list(starts))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+
+
+def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
+    missing = size - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)], mode="edge" if array.shape[-1] else "constant")
+
+
+@partial(jax.jit, static_argnames="network")
+def _forward(network: Any, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
+    return jax.lax.map(lambda position: network.apply(position, x), draws, batch_size=min(len(draws), 256))
+
+
+class Predictive:
+    """Predictive distribution of a number for each row: a mixture over draws, on the scale of y."""
+
+    def __init__(
+        self,
+        network: Any,
+        likelihood: Gaussian,
+        draws: Float[np.ndarray, "draw d"],
+        x: Float[np.ndarray, "row feature"],
+        y_scale: Standardizer,
+        memory: int = DEFAULT_MEMORY,
+    ) -> None:
+        self._mixture = _Mixture(network, draws, x, memory, likelihood.n_outputs)
+        self._likelihood = likelihood
+        self._shift = float(y_scale.shift)
+        self._scale = float(y_scale.scale)
+
+    def __len__(self) -> int:
+        return self._mixture.n_rows
+
+    @property
+    def mean(self) -> Float[np.ndarray, " row"]:
+        """Mean of each row."""
+        return self._shift + self._scale * self._moments[0]
+
+    @property
+    def std(self) -> Float[np.ndarray, " row"]:
+        """Standard deviation of each row, noise and ignorance together."""
+        return self._scale * np.sqrt(self._moments[1] + self._moments[2])
+
+    @property
+    def aleatoric_std(self) -> Float[np.ndarray, " row"]:
+        """Noise: the root of the mean of the draws' variances."""
+        return self._scale * np.sqrt(self._moments[1])
+
+    @property
+    def epistemic_std(self) -> Float[np.ndarray, " row"]:
+        """Ignorance: the standard deviation of the draws' means."""
+        return self._scale * np.sqrt(self._moments[2])
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def moments(components: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            location, scale = self._likelihood.moments(components)
+            return location.mean(axis=0), np.square(scale).mean(axis=0), location.var(axis=0)
+
+        return self._mixture.over_blocks(moments)
+
+    def log_prob(self, y: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        """Return the log predictive density of one response per row, on the scale of y."""
+        standardized = self._standardize(y)
+
+        def log_density(components: np.ndarray, y: np.ndarray) -> np.ndarray:
+            per_draw = self._likelihood.component_log_prob(components, y)
+            return logsumexp(per_draw, axis=0) - np.log(len(per_draw))
+
+        return self._mixture.over_blocks(log_density, standardized) - np.log(self._scale)
+
+    def cdf(self, y: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        """Return P(Y <= y) for one value per row."""
+        standardized = self._standardize(y)
+
+        def probability(components: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return self._likelihood.cdf(*self._likelihood.moments(components), y).mean(axis=0)
+
+        return self._mixture.over_blocks(probability, standardized)
+
+    def quantile(self, q: Any) -> np.ndarray:
+        """Return the q-quantile of each row: (row,) for one level, (row, level) for several.
+
+        Raises
+        ------
+        ValueError
+            If a level is not strictly between 0 and 1.
+        """
+        levels = np.atleast_1d(np.asarray(q, np.float64))
+        if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+            raise ValueError(f"quantile levels must lie strictly between 0 and 1; got {q!r}.")
+
+        def quantiles(components: np.ndarray) -> np.ndarray:
+            location, scale = self._likelihood.moments(components)
+            return np.stack([_mixture_quantile(self._likelihood, location, scale, level) for level in levels])
+
+        result = self._shift + self._scale * self._mixture.over_blocks(quantiles).T
+        return result[:, 0] if np.ndim(q) == 0 else result
+
+    def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
+        """Return the central interval that holds y with probability `level`, lower and upper end.
+
+        Raises
+        ------
+        ValueError
+            If the level is not strictly between 0 and 1.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
+        return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
+
+    def sample(self, n: int = 1, random_state: int | None = None) -> Float[np.ndarray, "sample row"]:
+        """Draw n responses per row."""
+        rng = np.random.default_rng(draw_seed(random_state))
+        shape = (_check_sample_count(n), len(self))
+        chosen = rng.integers(len(self._mixture.draws), size=shape)
+
+        def pick(components: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            location, scale = self._likelihood.moments(components)
+            return np.take_along_axis(location, chosen, axis=0), np.take_along_axis(scale, chosen, axis=0)
+
+        location, scale = self._mixture.over_blocks(pick, chosen)
+        return self._shift + self._scale * self._likelihood.sample(rng, location, scale)
+
+    def _standardize(self, y: np.ndarray) -> np.ndarray:
+        y = np.asarray(y, np.float64)
+        if y.shape != (len(self),):
+            raise ValueError(f"y must have one value per row, shape {(len(self),)}; got shape {y.shape}.")
+        return (y - self._shift) / self._scale
+
+
+def _mixture_quantile(likelihood: Gaussian, location: np.ndarray, scale: np.ndarray, level: float) -> np.ndarray:
+    """Solve cdf(y) = level for each row by Newton's method inside a bracket that only shrinks.
+
+    The bracket starts between the smallest and the largest quantile of any component, which always holds
+    the solution; where a Newton step leaves it, bisection takes over.
+    """
+    from scipy.special import ndtri
+
+    component_quantiles = location + scale * ndtri(level)
+    lower, upper = component_quantiles.min(axis=0), component_quantiles.max(axis=0)
+    spread = np.sqrt(np.square(scale).mean(axis=0) + location.var(axis=0))
+    y = np.clip(location.mean(axis=0) + spread * ndtri(level), lower, upper)
+    for _ in range(_QUANTILE_ITERATIONS):
+        error = likelihood.cdf(location, scale, y).mean(axis=0) - level
+        slope = likelihood.density(location, scale, y).mean(axis=0)
+        lower, upper = np.where(error < 0, y, lower), np.where(error > 0, y, upper)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            newton = y - error / slope
+        inside = (newton > lower) & (newton < upper)
+        following = np.where(inside, newton, 0.5 * (lower + upper))
+        following = np.where(error == 0.0, y, following)
+        done = np.abs(following - y) <= _QUANTILE_TOLERANCE * spread
+        y = following
+        if done.all():
+            break
+    return y
+
+
+class ClassPredictive:
+    """Predictive distribution of a class for each row."""
+
+    def __init__(
+        self,
+        network: Any,
+        likelihood: Categorical,
+        draws: Float[np.ndarray, "draw d"],
+        x: Float[np.ndarray, "row feature"],
+        classes: np.ndarray,
+        memory: int = DEFAULT_MEMORY,
+    ) -> None:
+        self._mixture = _Mixture(network, draws, x, memory, likelihood.n_outputs)
+        self._likelihood = likelihood
+        self.classes = classes
+
+    def __len__(self) -> int:
+        return self._mixture.n_rows
+
+    @property
+    def probs(self) -> Float[np.ndarray, "row class"]:
+        """Probability of each class, the mean over draws; a row sums to one."""
+        return self._summary[0].T
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Most probable class of each row."""
+        return self.classes[np.argmax(self.probs, axis=1)]
+
+    @property
+    def entropy(self) -> Float[np.ndarray, " row"]:
+        """Entropy of the predicted class in nats: total uncertainty."""
+        return entr(self.probs).sum(axis=1)
+
+    @property
+    def mutual_information(self) -> Float[np.ndarray, " row"]:
+        """Part of the entropy that knowing the weights would remove, in nats: epistemic uncertainty."""
+        return np.maximum(self.entropy - self._summary[1], 0.0)
+
+    @cached_property
+    def _summary(self) -> tuple[np.ndarray, np.ndarray]:
+        def summarize(components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            probs = np.exp(self._likelihood.component_log_probs(components))
+            mean = probs.mean(axis=0)
+            return mean / mean.sum(axis=0), entr(probs).sum(axis=1).mean(axis=0)
+
+        return self._mixture.over_blocks(summarize)
+
+    def log_prob(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
+        """Return the log predictive probability of one label per row.
+
+        Raises
+        ------
+        ValueError
+            If a label was not among the classes of the training data.
+        """
+        codes = self._encode(y)
+
+        def log_probability(components: np.ndarray, codes: np.ndarray) -> np.ndarray:
+            log_probs = self._likelihood.component_log_probs(components)
+            per_draw = np.take_along_axis(log_probs, codes[None, None], axis=1)[:, 0]
+            return logsumexp(per_draw, axis=0) - np.log(len(per_draw))
+
+        return self._mixture.over_blocks(log_probability, codes)
+
+    def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Draw n labels per row, shape (n, row)."""
+        rng = np.random.default_rng(draw_seed(random_state))
+        uniform = rng.uniform(size=(_check_sample_count(n), len(self), 1))
+        codes = (uniform > np.cumsum(self.probs, axis=1)[:, :-1]).sum(axis=-1)
+        return self.classes[codes]
+
+    def quantile(self, q: Any) -> NoReturn:
+        """Refuse: classes have no order."""
+        raise TypeError("classes have no quantiles; use `probs` for the probability of each class.")
+
+    interval = cdf = quantile
+
+    def _encode(self, y: np.ndarray) -> np.ndarray:
+        y = np.asarray(y)
+        if y.shape != (len(self),):
+            raise ValueError(f"y must have one label per row, shape {(len(self),)}; got shape {y.shape}.")
+        known = np.isin(y, self.classes)
+        if not known.all():
+            raise ValueError(f"y contains the label {y[~known][0]!r}, which is not among classes {self.classes!r}.")
+        return np.searchsorted(self.classes, y)
+
+
+def _check_sample_count(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+    return int(n)

@@ -1,0 +1,28 @@
+"""Priors on the flat parameter vector."""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from mile._types import Key, Position, Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normal:
+    """Independent normal distributions around zero; `scale` is a standard deviation, never a variance."""
+
+    scale: float = 1.0  # paper section 2: N(0, I)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"prior scale must be a positive standard deviation; got {self.scale!r}.")
+
+    def log_prob(self, position: Position) -> Scalar:
+        """Return the log density up to a constant."""
+        return -0.5 * jnp.sum(jnp.square(position / self.scale))
+
+    def sample(self, key: Key, dimension: int) -> Position:
+        """Draw one parameter vector."""
+        return self.scale * jax.random.normal(key, (dimension,))

@@ -1,0 +1,58 @@
+"""All samplers, in one table."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mile.samplers import mile as _mile
+from mile.samplers.base import Draw, Finished, Sampler, Tuned, check_count
+from mile.samplers.mile import Mile
+from mile.samplers.point import DeepEnsemble
+
+# Name of a sampler -> its presets. The first preset of each is what its paper used.
+SAMPLERS: Mapping[str, Mapping[str, Any]] = {
+    "mile": _mile.PRESETS,
+    "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
+}
+
+__all__ = ["SAMPLERS", "DeepEnsemble", "Draw", "Finished", "Mile", "Sampler", "Tuned", "configure"]
+
+
+def configure(
+    sampler: str | Sampler,
+    preset: str = "paper",
+    *,
+    warmup_steps: int | None = None,
+    sampling_steps: int | None = None,
+    n_draws: int | None = None,
+) -> Sampler:
+    """Return the sampler that a name, a preset and budgets stand for.
+
+    A sampler object stands for itself, whatever the preset. Budgets left at None are the preset's or
+    the object's own; `n_draws` left at None never exceeds `sampling_steps`.
+
+    Raises
+    ------
+    ValueError
+        If the name or the preset is unknown, or a budget is given that the sampler does not have.
+    """
+    configured: Any = sampler
+    if isinstance(sampler, str):
+        if sampler not in SAMPLERS:
+            raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
+        presets = SAMPLERS[sampler]
+        if preset not in presets:
+            raise ValueError(f"preset must be one of {sorted(presets)}; got {preset!r}.")
+        configured = presets[preset]
+    if not hasattr(type(configured), "phases"):
+        raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
+    budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
+    given = {name: value for name, value in budgets.items() if value is not None}
+    known = {field.name for field in dataclasses.fields(configured)}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name} has no meaning for sampler {configured.name!r}: leave it at None.")
+    if "sampling_steps" in given and n_draws is None:
+        check_count("sampling_steps", sampling_steps)
+        given["n_draws"] = min(configured.n_draws, given["sampling_steps"])
+    return dataclasses.replace(configured, **given)

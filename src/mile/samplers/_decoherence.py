@@ -1,0 +1,54 @@
+"""The decoherence length L: first the size of the region visited, then its autocorrelation."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from mile._ess import effective_sample_size
+from mile._types import Position, Scalar
+
+
+class Moments(NamedTuple):
+    """Weighted running mean and sum of squared deviations (Welford), safe when the mean dwarfs the spread."""
+
+    weight: Scalar
+    mean: Position
+    deviation: Position
+
+
+def init_moments(position: Position) -> Moments:
+    """Start with no observations."""
+    return Moments(jnp.zeros((), position.dtype), jnp.zeros_like(position), jnp.zeros_like(position))
+
+
+def update_moments(moments: Moments, position: Position, weight: Scalar) -> Moments:
+    """Take in one position; weight zero leaves everything as it was."""
+    total = moments.weight + weight
+    share = jnp.where(total > 0.0, weight / total, 0.0)
+    difference = position - moments.mean
+    mean = moments.mean + share * difference
+    return Moments(total, mean, moments.deviation + weight * difference * (position - mean))
+
+
+def length_from_moments(moments: Moments, step_size: Scalar) -> Scalar:
+    """Return the root of the summed variances (end of phase II); at least one step."""
+    variance = jnp.sum(moments.deviation) / jnp.where(moments.weight > 0.0, moments.weight, 1.0)
+    length = jnp.sqrt(variance)
+    return jnp.where(jnp.isfinite(length), jnp.maximum(length, step_size), step_size)
+
+
+def length_from_autocorrelation(
+    draws: Float[Array, "draw coordinate"], thinning: int, step_size: Scalar, previous: Scalar, factor: float
+) -> tuple[Scalar, Bool[Array, ""]]:
+    """Return L from the mean autocorrelation time (end of phase III), and whether it could be measured.
+
+    Coordinates without a finite time are left out; if none is left, L stays at its previous value. The
+    result is kept between one step and ten times the previous length.
+    """
+    times = thinning * draws.shape[0] / effective_sample_size(draws)
+    usable = jnp.isfinite(times)
+    mean_time = jnp.sum(jnp.where(usable, times, 0.0)) / jnp.maximum(usable.sum(), 1)
+    length = jnp.clip(factor * step_size * mean_time, step_size, jnp.maximum(10.0 * previous, step_size))
+    measured = usable.any()
+    return jnp.where(measured, length, previous), measured

@@ -1,0 +1,99 @@
+"""Step-size adaptation: keep the variance of the energy error per dimension at a wanted level.
+
+The error's variance grows as the sixth power of the step size, so each step yields an estimate of the
+constant in that law; a running average of these estimates, weighted by how far each is to be trusted,
+gives the step size that meets the target.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from mile._types import Scalar
+
+_ENERGY_FLOOR = 1e-8  # keeps the logarithm of a zero error finite
+_SHRINK = 0.8  # a step size that produced a non-finite step is never used again, nor are larger ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Wanted energy variance per dimension, falling linearly over phases I and II (paper section 3.2)."""
+
+    start: float = 0.5
+    end: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_levels(self.start, self.end)
+
+    def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
+        """Return the level wanted at `step`."""
+        return self.start + (self.end - self.start) * jnp.minimum(step / total_steps, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometric:
+    """Wanted energy variance per dimension, falling geometrically over the first part of phase I."""
+
+    start: float = 0.5
+    end: float = 5e-4  # where known targets come out within a few percent (BlackJAX's default)
+    fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_levels(self.start, self.end)
+        if not 0.0 < self.fraction <= 1.0:
+            raise ValueError(f"fraction must lie in (0, 1]; got {self.fraction!r}.")
+
+    def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
+        """Return the level wanted at `step`."""
+        progress = jnp.minimum(step / (self.fraction * phase_one_steps), 1.0)
+        return self.start * jnp.exp(progress * math.log(self.end / self.start))
+
+
+def _check_levels(*levels: float) -> None:
+    for level in levels:
+        if not (math.isfinite(level) and level > 0):
+            raise ValueError(f"energy variances must be positive; got {level!r}.")
+
+
+class StepSize(NamedTuple):
+    """The running average: `estimate` / `weight` is the energy variance, relative to the wanted one, at `value`.
+
+    The estimate is kept in units of the current step size to the sixth power: then it neither overflows nor
+    underflows, however small the step.
+    """
+
+    value: Scalar
+    estimate: Scalar
+    weight: Scalar
+    largest: Scalar
+
+
+def init(step_size: Scalar) -> StepSize:
+    """Start with nothing known but the first step size to try."""
+    return StepSize(step_size, jnp.zeros_like(step_size), jnp.zeros_like(step_size), jnp.full_like(step_size, jnp.inf))
+
+
+def update(
+    average: StepSize,
+    *,
+    energy_change: Scalar,
+    finite: Bool[Array, ""],
+    dimension: int,
+    target: Scalar,
+    memory: float,
+    trust: float,
+) -> StepSize:
+    """Take in one step's energy change and return the average with the next step size."""
+    relative = jnp.square(energy_change) / (dimension * target) + _ENERGY_FLOOR
+    trusted = jnp.exp(-0.5 * jnp.square(jnp.log(relative) / (6.0 * trust)))
+    trusted = jnp.where(finite, trusted, 0.0)
+    decay = (memory - 1.0) / (memory + 1.0)
+    estimate = decay * average.estimate + trusted * relative
+    weight = decay * average.weight + trusted
+    largest = jnp.where(finite, average.largest, _SHRINK * average.value)
+    wanted = average.value * jnp.where(weight > 0.0, (estimate / weight) ** (-1.0 / 6.0), jnp.inf)
+    value = jnp.minimum(wanted, largest)
+    return StepSize(value, estimate * (value / average.value) ** 6, weight, largest)

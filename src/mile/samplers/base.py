@@ -1,0 +1,112 @@
+"""The contract of a sampler: an immutable configuration that is a tuple of phases.
+
+To add one, write one file with a class like these and give it one row in `SAMPLERS`.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Array, Int
+
+from mile._types import Key, Position, Scalar, Target
+
+
+class Tuned(NamedTuple):
+    """What tuning found, per chain; it travels whole. A sampler without a notion of one leaves NaN."""
+
+    step_size: Any  # one number a chain
+    L: Any
+    inverse_mass: Any = None
+
+
+class Health(NamedTuple):
+    """How one chain fares: where it began, and counters of the phase under way."""
+
+    start_logdensity: Scalar
+    bad_steps: Int[Array, ""]
+    squared_energy: Scalar  # sum over the phase's steps of the squared energy change
+
+
+class Finished(NamedTuple):
+    """What a phase hands on: the next phase's carry, a status code, and named numbers for the record."""
+
+    carry: Any
+    status: Int[Array, ""]
+    report: dict[str, Any]
+
+
+class Phase(Protocol):
+    """One stage of a chain: pure, hashable, written for one chain; the loop in `sample.py` runs it in blocks."""
+
+    @property
+    def name(self) -> str:
+        """What progress bars and reports call it."""
+        ...
+
+    @property
+    def n_steps(self) -> int:
+        """Its whole budget."""
+        ...
+
+    @property
+    def n_records(self) -> int:
+        """Records kept, evenly spaced at the end of the phase."""
+        ...
+
+    def init(self, key: Key, carry: Any, target: Target) -> Any:
+        """Turn what the previous phase left (first phase: a position) into this phase's carry."""
+        ...
+
+    def step(self, key: Key, carry: Any, target: Target) -> tuple[Any, Any]:
+        """Advance one step and say what might be recorded."""
+        ...
+
+    def finish(self, carry: Any) -> Finished:
+        """Draw conclusions."""
+        ...
+
+
+class Sampler(Protocol):
+    """A configured method; the last phase records `Draw`s."""
+
+    @property
+    def name(self) -> str:
+        """What `SAMPLERS` calls it."""
+        ...
+
+    @property
+    def n_draws(self) -> int:
+        """Draws kept of each chain."""
+        ...
+
+    @property
+    def phases(self) -> tuple[Any, ...]:
+        """The stages of one chain, each a `Phase`."""
+        ...
+
+    def gradient_evaluations(self) -> int:
+        """Gradient evaluations on all rows that one chain will cost."""
+        ...
+
+    def with_start(self, step_size: float) -> "Sampler":
+        """Fill in the starting step size if it was left open."""
+        ...
+
+
+class Draw(NamedTuple):
+    """One kept draw."""
+
+    position: Position
+    logdensity: Scalar
+    energy_change: Scalar
+
+
+def spacing(n_steps: int, n_records: int) -> int:
+    """Return how many steps lie between kept records; the last spacing x n_records steps are kept."""
+    return max(1, n_steps // max(n_records, 1))
+
+
+def check_count(name: str, value: Any, smallest: int = 1) -> None:
+    """Raise a ValueError unless `value` is an integer of at least `smallest`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
+        raise ValueError(f"{name} must be an integer of at least {smallest}; got {value!r}.")
