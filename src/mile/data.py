@@ -38,7 +38,8 @@ class Standardizer:
 
     def apply(self, values: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "row *column"]:
         """Return standardized values in float32."""
-        standardized = (np.asarray(values, np.float64) - self.shift) / self.scale
+        with np.errstate(over="ignore"):  # infinity is cut below
+            standardized = (np.asarray(values, np.float64) - self.shift) / self.scale
         return np.clip(standardized, -_LARGEST_INPUT, _LARGEST_INPUT).astype(np.float32)
 
 
@@ -148,8 +149,9 @@ def _as_columns(x: np.ndarray, y: np.ndarray, part: str) -> tuple[np.ndarray, np
         raise ValueError(
             f"x_{part} must have shape (rows, features) and y_{part} shape (rows,); got {x.shape} and {y.shape}."
         )
-    y = y.astype(np.int32 if np.issubdtype(y.dtype, np.integer) else np.float32)
-    x = x.astype(np.float32)
+    with np.errstate(over="ignore"):  # infinity is refused below
+        y = y.astype(np.int32 if np.issubdtype(y.dtype, np.integer) else np.float32)
+        x = x.astype(np.float32)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(f"x_{part} and y_{part} must be finite in float32; remove or impute NaN and infinite values.")
     return x, y

@@ -355,9 +355,10 @@ def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
         row, column = bad[0]
         names = getattr(estimator, "feature_names_in_", None)
         name = f"{names[column]!r}" if names is not None else column
+        value = _name_value(float(X[row, column]))
         raise ValueError(
-            f"Input X contains {_name_value(float(X[row, column]))} in row {row}, column {name} ({len(bad)} such cells in "
-            "all). Remove these rows or impute them, for example with scikit-learn's SimpleImputer."
+            f"Input X contains {value} in row {row}, column {name} ({len(bad)} such cells in all). "
+            "Remove these rows or impute them, for example with scikit-learn's SimpleImputer."
         )
 
 

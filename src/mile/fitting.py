@@ -229,7 +229,7 @@ def _warn_of_spikes(result: _Attempt, posterior: Posterior, dataset: Dataset) ->
         warnings.warn(
             f"y has only {len(values)} distinct values and for {share:.0%} of the predictions the noise is below a "
             "tenth of the gap between them: the model puts spikes on the values, and LPPD rewards that without "
-            "limit. Judge the fit by RMSE and coverage, treat y as classes, or give the classifier a try.",
+            "limit. Judge the fit by RMSE and coverage, or use a classifier if the values are categories.",
             FitWarning,
             stacklevel=3,
         )

@@ -25,7 +25,7 @@ from mile.likelihoods import Categorical, Gaussian
 DEFAULT_MEMORY = 1 << 30
 _LARGEST_BLOCK = 64  # rows; larger blocks are not faster, and one row costs a whole block
 _COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
-_QUANTILE_TOLERANCE = 1e-10  # in predicted standard deviations
+_QUANTILE_TOLERANCE = 1e-10  # in standard deviations of the narrowest component, which bounds the error of the cdf
 _QUANTILE_ITERATIONS = 200
 
 
@@ -204,7 +204,7 @@ def _mixture_quantile(likelihood: Gaussian, location: np.ndarray, scale: np.ndar
     """Solve cdf(y) = level for each row by Newton's method inside a bracket that only shrinks.
 
     The bracket starts between the smallest and the largest quantile of any component, which always holds
-    the solution; where a Newton step leaves it, bisection takes over.
+    the solution; where a Newton step leaves it or is not half as long as the step before, bisection takes over.
     """
     from scipy.special import ndtri
 
@@ -212,16 +212,19 @@ def _mixture_quantile(likelihood: Gaussian, location: np.ndarray, scale: np.ndar
     lower, upper = component_quantiles.min(axis=0), component_quantiles.max(axis=0)
     spread = np.sqrt(np.square(scale).mean(axis=0) + location.var(axis=0))
     y = np.clip(location.mean(axis=0) + spread * ndtri(level), lower, upper)
+    step, tolerance = upper - lower, _QUANTILE_TOLERANCE * scale.min(axis=0)
+    done = np.zeros(y.shape, bool)
     for _ in range(_QUANTILE_ITERATIONS):
         error = likelihood.cdf(location, scale, y).mean(axis=0) - level
         slope = likelihood.density(location, scale, y).mean(axis=0)
         lower, upper = np.where(error < 0, y, lower), np.where(error > 0, y, upper)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = y - error / slope
-        inside = (newton > lower) & (newton < upper)
-        following = np.where(inside, newton, 0.5 * (lower + upper))
-        following = np.where(error == 0.0, y, following)
-        done = np.abs(following - y) <= _QUANTILE_TOLERANCE * spread
+        trusted = (newton > lower) & (newton < upper) & (np.abs(newton - y) < 0.5 * step)
+        following = np.where(trusted, newton, 0.5 * (lower + upper))
+        following = np.where(done | (error == 0.0), y, following)
+        step = np.abs(following - y)
+        done |= step <= np.maximum(tolerance, np.spacing(np.abs(y)))
         y = following
         if done.all():
             break
@@ -296,9 +299,9 @@ class ClassPredictive:
     def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n labels per row, shape (n, row)."""
         rng = np.random.default_rng(draw_seed(random_state))
-        uniform = rng.uniform(size=(_check_sample_count(n), len(self), 1))
-        codes = (uniform > np.cumsum(self.probs, axis=1)[:, :-1]).sum(axis=-1)
-        return self.classes[codes]
+        uniform = rng.uniform(size=(_check_sample_count(n), len(self)))
+        edges = np.cumsum(self.probs, axis=1)[:, :-1].T
+        return self.classes[sum((uniform > edge for edge in edges), start=np.zeros(uniform.shape, int))]
 
     def quantile(self, q: Any) -> NoReturn:
         """Refuse: classes have no order."""

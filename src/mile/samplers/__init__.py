@@ -29,12 +29,13 @@ def configure(
     """Return the sampler that a name, a preset and budgets stand for.
 
     A sampler object stands for itself, whatever the preset. Budgets left at None are the preset's or
-    the object's own; `n_draws` left at None never exceeds `sampling_steps`.
+    the object's own; `n_draws` left at None never exceeds `sampling_steps`. A budget that the sampler has
+    no use for is checked and ignored, so that samplers can be compared by changing one argument.
 
     Raises
     ------
     ValueError
-        If the name or the preset is unknown, or a budget is given that the sampler does not have.
+        If the name or the preset is unknown, or a budget is impossible.
     """
     configured: Any = sampler
     if isinstance(sampler, str):
@@ -47,12 +48,11 @@ def configure(
     if not hasattr(type(configured), "phases"):
         raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
     budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
-    given = {name: value for name, value in budgets.items() if value is not None}
+    for name, value in budgets.items():
+        if value is not None:
+            check_count(name, value)
     known = {field.name for field in dataclasses.fields(configured)}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{name} has no meaning for sampler {configured.name!r}: leave it at None.")
-    if "sampling_steps" in given and n_draws is None:
-        check_count("sampling_steps", sampling_steps)
-        given["n_draws"] = min(configured.n_draws, given["sampling_steps"])
+    given = {name: value for name, value in budgets.items() if value is not None and name in known}
+    if "sampling_steps" in given:
+        given.setdefault("n_draws", min(configured.n_draws, given["sampling_steps"]))
     return dataclasses.replace(configured, **given)

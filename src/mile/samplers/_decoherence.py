@@ -8,6 +8,10 @@ from jaxtyping import Array, Bool, Float
 from mile._ess import effective_sample_size
 from mile._types import Position, Scalar
 
+# L is kept between a tenth of a step, where each step already has a direction of its own, and ten times phase II's.
+_SHORTEST = 0.1
+_LONGEST = 10.0
+
 
 class Moments(NamedTuple):
     """Weighted running mean and sum of squared deviations (Welford), safe when the mean dwarfs the spread."""
@@ -44,11 +48,13 @@ def length_from_autocorrelation(
     """Return L from the mean autocorrelation time (end of phase III), and whether it could be measured.
 
     Coordinates without a finite time are left out; if none is left, L stays at its previous value. The
-    result is kept between one step and ten times the previous length.
+    result is kept between a tenth of a step and ten times the previous length.
     """
     times = thinning * draws.shape[0] / effective_sample_size(draws)
     usable = jnp.isfinite(times)
     mean_time = jnp.sum(jnp.where(usable, times, 0.0)) / jnp.maximum(usable.sum(), 1)
-    length = jnp.clip(factor * step_size * mean_time, step_size, jnp.maximum(10.0 * previous, step_size))
+    length = jnp.clip(
+        factor * step_size * mean_time, _SHORTEST * step_size, jnp.maximum(_LONGEST * previous, step_size)
+    )
     measured = usable.any()
     return jnp.where(measured, length, previous), measured

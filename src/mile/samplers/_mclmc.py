@@ -46,15 +46,16 @@ def init(key: Key, position: Position, target: Target) -> State:
 def step(key: Key, state: State, target: Target, step_size: Scalar, L: Scalar | float) -> tuple[State, Info]:
     """Advance one chain by one step.
 
-    If position, velocity, log density or energy is not finite afterwards, the chain stays where it
-    was and continues in a fresh direction.
+    If position, velocity, log density or the square of the energy change is not finite afterwards, the
+    chain stays where it was and continues in a fresh direction.
     """
     dtype = state.position.dtype
     noise = jax.random.normal(key, (2, *state.position.shape), dtype)
     proposal, kinetic_change = integrate(noise, state, target, step_size, L)
     energy_change = kinetic_change - proposal.logdensity + state.logdensity
     # A non-finite entry of position or gradient reaches the velocity, whose norm shows it.
-    finite = jnp.isfinite(energy_change) & jnp.isfinite(
+    # Tuning averages squared energy changes, so one whose square overflows is as bad as infinity.
+    finite = jnp.isfinite(jnp.square(energy_change)) & jnp.isfinite(
         jnp.sum(proposal.position) + jnp.sum(proposal.velocity) + jnp.sum(proposal.gradient)
     )
     # The second half of the noise comes after the last gradient: whether a step fails does not depend on it.

@@ -95,5 +95,6 @@ def update(
     weight = decay * average.weight + trusted
     largest = jnp.where(finite, average.largest, _SHRINK * average.value)
     wanted = average.value * jnp.where(weight > 0.0, (estimate / weight) ** (-1.0 / 6.0), jnp.inf)
-    value = jnp.minimum(wanted, largest)
+    # Thousands of bad steps in a row would shrink it to zero, which has no sixth power to divide by.
+    value = jnp.maximum(jnp.minimum(wanted, largest), jnp.finfo(wanted.dtype).tiny)
     return StepSize(value, estimate * (value / average.value) ** 6, weight, largest)
