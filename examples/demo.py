@@ -27,13 +27,11 @@ def main() -> None:
         shares = [metrics.coverage(predictive, y_test, [level])[0] for predictive in (ensemble, mile)]
         print(f"{f'inside the {level:.0%} interval':<28}{shares[0]:>14.0%}{shares[1]:>10.0%}")
 
-    print("\nFirst test rows:   predicted mean ± sd      90 % interval         observed")
-    interval = mile.interval(0.9)
+    print("\nFirst test rows:   predicted mean     50 % interval     90 % interval     observed")
+    half, most = mile.interval(0.5), mile.interval(0.9)
     for row in range(5):
-        print(
-            f"{'':<19}{mile.mean[row]:>9.0f} ± {mile.std[row]:<9.0f}"
-            f"[{interval[row, 0]:>6.0f}, {interval[row, 1]:>6.0f}]{y_test[row]:>14.0f}"
-        )
+        intervals = "".join(f"{f'[{low:.0f}, {high:.0f}]':>18}" for low, high in (half[row], most[row]))
+        print(f"{mile.mean[row]:>33.0f}{intervals}{y_test[row]:>13.0f}")
     states, counts = np.unique(model.chain_status_, return_counts=True)
     summary = ", ".join(f"{count} {state}" for state, count in zip(states, counts, strict=True))
     gradients = int(model.gradient_evaluations_.sum())

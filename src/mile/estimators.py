@@ -1,28 +1,30 @@
 """The scikit-learn face: MileRegressor and MileClassifier."""
 
 import contextlib
-import math
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from mile._checks import check_count, check_number
 from mile._progress import Bars
 from mile._random import draw_seed
 from mile.data import prepare
 from mile.fitting import Fit, fit
+from mile.inputs import check_features, check_training_data
 from mile.likelihoods import Categorical, Gaussian
-from mile.networks import ACTIVATIONS, MLP
+from mile.networks import MLP
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Normal
 from mile.samplers import Sampler, configure
-from mile.samplers.base import check_count
 
 _PRESET_HIDDEN = (16, 16)  # paper table 1
+_LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
 
 
 class _MileEstimator(BaseEstimator):
@@ -69,8 +71,12 @@ class _MileEstimator(BaseEstimator):
 
     def _fit(self, x: np.ndarray, y: np.ndarray, likelihood: Any, classes: np.ndarray | None) -> Self:
         configuration = self._configuration()
-        hidden = _PRESET_HIDDEN if self.hidden_layer_sizes is None else tuple(self.hidden_layer_sizes)
-        network = MLP(n_inputs=x.shape[1], hidden=hidden, n_outputs=likelihood.n_outputs, activation=self.activation)
+        network = MLP(
+            n_inputs=x.shape[1],
+            hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
+            n_outputs=likelihood.n_outputs,
+            activation=self.activation,
+        )
         self.seed_ = draw_seed(self.random_state)
         dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=self.seed_)
         with Bars() if self.verbose > 0 else contextlib.nullcontext() as progress:
@@ -89,21 +95,11 @@ class _MileEstimator(BaseEstimator):
     def _configuration(self) -> dict[str, Any]:
         """Check every argument, so that a mistake shows before any training."""
         check_count("n_chains", self.n_chains)
-        check_count("batch_size", self.batch_size)
-        check_count("max_epochs", self.max_epochs)
-        check_count("patience", self.patience)
-        for name in ("prior_scale", "learning_rate", "weight_decay", "validation_fraction"):
-            _check_number(name, getattr(self, name))
-        if not 0.0 <= self.validation_fraction <= 0.9:
-            raise ValueError(f"validation_fraction must lie in [0, 0.9]; got {self.validation_fraction!r}.")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}; got {self.activation!r}.")
-        if self.hidden_layer_sizes is not None:
-            _check_widths(self.hidden_layer_sizes)
+        check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         if not isinstance(self.verbose, int | np.integer):
             raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
         return {
-            "prior": Normal(scale=float(self.prior_scale)),
+            "prior": Normal(scale=check_number("prior_scale", self.prior_scale, positive=True)),
             "sampler": configure(
                 self.sampler,
                 self.preset,
@@ -112,11 +108,11 @@ class _MileEstimator(BaseEstimator):
                 n_draws=self.n_draws,
             ),
             "training": Training(
-                learning_rate=float(self.learning_rate),
-                weight_decay=float(self.weight_decay),
-                batch_size=int(self.batch_size),
-                max_epochs=int(self.max_epochs),
-                stopping=Patience(epochs=int(self.patience)),
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                batch_size=self.batch_size,
+                max_epochs=self.max_epochs,
+                stopping=Patience(epochs=self.patience),
             ),
         }
 
@@ -149,7 +145,7 @@ class _MileEstimator(BaseEstimator):
             Bytes that intermediate results may take.
         """
         check_is_fitted(self)
-        return self.fit_.predictive(_check_features(self, X), memory)
+        return self.fit_.predictive(check_features(self, X), memory)
 
     def sample_predictive(self, X: Any, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n responses per row, shape (n, rows)."""
@@ -238,7 +234,7 @@ class MileRegressor(RegressorMixin, _MileEstimator):
         FitFailedError
             If every chain failed.
         """
-        X, y = _check_training_data(self, X, y, y_numeric=True)
+        X, y = check_training_data(self, X, y, numeric=True)
         return self._fit(X, np.asarray(y, np.float64), Gaussian(), None)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -292,11 +288,11 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
         FitFailedError
             If every chain failed.
         """
-        X, y = _check_training_data(self, X, y)
+        X, y = check_training_data(self, X, y, numeric=False)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes[0]!r}.")
+            raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes.tolist()[0]!r}.")
         self.classes_ = classes
         return self._fit(X, codes, Categorical(len(classes)), classes)
 
@@ -309,84 +305,7 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
         return self.predictive(X).probs
 
 
-def _check_training_data(estimator: BaseEstimator, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    _refuse_text(X)
-    _refuse_non_finite_response(y)
-    # Finiteness of X is checked afterwards, because scikit-learn's check does not name the cell.
-    X, y = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2, **options)
-    _refuse_non_finite(estimator, X)
-    return X, y
-
-
-def _check_features(estimator: BaseEstimator, X: Any) -> np.ndarray:
-    _refuse_text(X)
-    X = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
-    _refuse_non_finite(estimator, X)
-    return X
-
-
-def _refuse_text(X: Any) -> None:
-    """Name the first column that is not numeric."""
-    names = list(X.columns) if hasattr(X, "columns") else None
-    columns = np.asarray(X) if isinstance(X, list | tuple) else X
-    if names is None and not (isinstance(columns, np.ndarray) and columns.ndim == 2 and columns.dtype.kind in "OUSM"):
-        return
-    n_columns = columns.shape[1]
-    for index in range(n_columns):
-        column = np.asarray(columns[names[index]] if names is not None else columns[:, index])
-        if column.dtype.kind in "biufc":
-            continue
-        for row, cell in enumerate(column):
-            try:
-                float(cell)
-            except ValueError:
-                name = f"{names[index]!r}" if names is not None else index
-                raise ValueError(
-                    f"X must be numeric, but column {name} has {cell!r} in row {row}: could not convert string to "
-                    "float. Encode text columns first, for example with scikit-learn's OneHotEncoder."
-                ) from None
-            except TypeError:
-                break  # dates, dictionaries, missing-value objects: scikit-learn says what is wrong
-
-
-def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
-    bad = np.argwhere(~np.isfinite(X))
-    if len(bad):
-        row, column = bad[0]
-        names = getattr(estimator, "feature_names_in_", None)
-        name = f"{names[column]!r}" if names is not None else column
-        value = _name_value(float(X[row, column]))
-        raise ValueError(
-            f"Input X contains {value} in row {row}, column {name} ({len(bad)} such cells in all). "
-            "Remove these rows or impute them, for example with scikit-learn's SimpleImputer."
-        )
-
-
-def _refuse_non_finite_response(y: Any) -> None:
-    y = np.asarray(y)
-    if y.dtype.kind != "f":
-        return
-    bad = np.argwhere(~np.isfinite(y))
-    if len(bad):
-        value = _name_value(float(y[tuple(bad[0])]))
-        raise ValueError(f"Input y contains {value} in row {bad[0][0]} ({len(bad)} such rows). Remove these rows.")
-
-
-def _name_value(value: float) -> str:
-    return "NaN" if math.isnan(value) else "infinity (inf)" if value > 0 else "-infinity (-inf)"
-
-
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number; got {value!r}.")
-
-
-def _check_widths(widths: Any) -> None:
-    try:
-        widths = tuple(widths)
-    except TypeError:
-        raise ValueError(
-            f"hidden_layer_sizes must be a sequence of widths, such as (16, 16); got {widths!r}."
-        ) from None
-    for width in widths:
-        check_count("each entry of hidden_layer_sizes", width)
+def _check_widths(widths: Any) -> tuple[int, ...]:
+    if isinstance(widths, str) or not isinstance(widths, Iterable):
+        raise ValueError(f"hidden_layer_sizes must be a sequence of widths, such as (16, 16); got {widths!r}.")
+    return tuple(check_count("each entry of hidden_layer_sizes", width) for width in widths)

@@ -5,7 +5,6 @@ members run side by side as chains do. It returns to the host every few epochs t
 interruptible.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._progress import Progress, Silent
 from mile._random import Stage, stream
@@ -32,6 +32,9 @@ class Patience:
     """Stop after this many epochs without a new lowest validation loss."""
 
     epochs: int = 10  # reference configuration of the chains' starting points
+
+    def __post_init__(self) -> None:
+        check_count("patience", self.epochs)
 
     def init(self) -> "Waiting":
         """Begin with no loss seen."""
@@ -62,13 +65,10 @@ class Training:
     stopping: Patience = field(default_factory=Patience)
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be a positive number; got {self.learning_rate!r}.")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"weight_decay must not be negative; got {self.weight_decay!r}.")
-        for name in ("batch_size", "max_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+        check_number("learning_rate", self.learning_rate, positive=True)
+        check_number("weight_decay", self.weight_decay, smallest=0.0)
+        check_count("batch_size", self.batch_size)
+        check_count("max_epochs", self.max_epochs)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import entr, logsumexp
 
+from mile._checks import check_count
 from mile._random import draw_seed
 from mile._types import Features
 from mile.data import Standardizer
@@ -183,7 +184,7 @@ class Predictive:
     def sample(self, n: int = 1, random_state: int | None = None) -> Float[np.ndarray, "sample row"]:
         """Draw n responses per row."""
         rng = np.random.default_rng(draw_seed(random_state))
-        shape = (_check_sample_count(n), len(self))
+        shape = (check_count("n", n), len(self))
         chosen = rng.integers(len(self._mixture.draws), size=shape)
 
         def pick(components: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -299,7 +300,7 @@ class ClassPredictive:
     def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n labels per row, shape (n, row)."""
         rng = np.random.default_rng(draw_seed(random_state))
-        uniform = rng.uniform(size=(_check_sample_count(n), len(self)))
+        uniform = rng.uniform(size=(check_count("n", n), len(self)))
         edges = np.cumsum(self.probs, axis=1)[:, :-1].T
         return self.classes[sum((uniform > edge for edge in edges), start=np.zeros(uniform.shape, int))]
 
@@ -317,9 +318,3 @@ class ClassPredictive:
         if not known.all():
             raise ValueError(f"y contains the label {y[~known][0]!r}, which is not among classes {self.classes!r}.")
         return np.searchsorted(self.classes, y)
-
-
-def _check_sample_count(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
-    return int(n)

@@ -1,11 +1,11 @@
 """Priors on the flat parameter vector."""
 
-import math
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
+from mile._checks import check_number
 from mile._types import Key, Position, Scalar
 
 
@@ -16,8 +16,7 @@ class Normal:
     scale: float = 1.0  # paper section 2: N(0, I)
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"prior scale must be a positive standard deviation; got {self.scale!r}.")
+        check_number("scale", self.scale, positive=True)
 
     def log_prob(self, position: Position) -> Scalar:
         """Return the log density up to a constant."""

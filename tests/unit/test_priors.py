@@ -40,5 +40,5 @@ def test_non_finite_position_has_no_finite_density():
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
 def test_impossible_scale_is_refused(scale):
-    with pytest.raises(ValueError, match="scale must be a positive standard deviation"):
+    with pytest.raises(ValueError, match="scale must be a positive number"):
         Normal(scale=scale)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
+from mile._checks import check_choice, check_count
 from mile._types import Features, Key, Outputs, Position
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -44,15 +45,14 @@ class MLP:
     initializer: str = "lecun_normal"
 
     def __post_init__(self) -> None:
-        for name, width in [("n_inputs", self.n_inputs), ("n_outputs", self.n_outputs)]:
-            if width < 1:
-                raise ValueError(f"{name} must be at least 1; got {width!r}.")
-        if not all(isinstance(width, int) and width >= 1 for width in self.hidden):
-            raise ValueError(f"hidden must be a tuple of widths of at least 1; got {self.hidden!r}.")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}; got {self.activation!r}.")
-        if self.initializer not in INITIALIZERS:
-            raise ValueError(f"initializer must be one of {sorted(INITIALIZERS)}; got {self.initializer!r}.")
+        check_count("n_inputs", self.n_inputs)
+        check_count("n_outputs", self.n_outputs)
+        if not isinstance(self.hidden, tuple):
+            raise ValueError(f"hidden must be a tuple of widths, such as (16, 16); got {self.hidden!r}.")
+        for width in self.hidden:
+            check_count("each entry of hidden", width)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("initializer", self.initializer, INITIALIZERS)
 
     @property
     def layer_sizes(self) -> tuple[tuple[int, int], ...]:

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from mile._checks import check_choice, check_count
 from mile.samplers import mile as _mile
-from mile.samplers.base import Draw, Finished, Sampler, Tuned, check_count
+from mile.samplers.base import Draw, Finished, Sampler, Tuned
 from mile.samplers.mile import Mile
 from mile.samplers.point import DeepEnsemble
 
@@ -42,8 +43,7 @@ def configure(
         if sampler not in SAMPLERS:
             raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
         presets = SAMPLERS[sampler]
-        if preset not in presets:
-            raise ValueError(f"preset must be one of {sorted(presets)}; got {preset!r}.")
+        check_choice("preset", preset, presets)
         configured = presets[preset]
     if not hasattr(type(configured), "phases"):
         raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from mile._checks import check_number
 from mile._types import Scalar
 
 _ENERGY_FLOOR = 1e-8  # keeps the logarithm of a zero error finite
@@ -26,7 +27,8 @@ class Linear:
     end: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_levels(self.start, self.end)
+        check_number("start", self.start, positive=True)
+        check_number("end", self.end, positive=True)
 
     def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
         """Return the level wanted at `step`."""
@@ -42,20 +44,14 @@ class Geometric:
     fraction: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_levels(self.start, self.end)
-        if not 0.0 < self.fraction <= 1.0:
-            raise ValueError(f"fraction must lie in (0, 1]; got {self.fraction!r}.")
+        check_number("start", self.start, positive=True)
+        check_number("end", self.end, positive=True)
+        check_number("fraction", self.fraction, positive=True, largest=1.0)
 
     def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
         """Return the level wanted at `step`."""
         progress = jnp.minimum(step / (self.fraction * phase_one_steps), 1.0)
         return self.start * jnp.exp(progress * math.log(self.end / self.start))
-
-
-def _check_levels(*levels: float) -> None:
-    for level in levels:
-        if not (math.isfinite(level) and level > 0):
-            raise ValueError(f"energy variances must be positive; got {level!r}.")
 
 
 class StepSize(NamedTuple):

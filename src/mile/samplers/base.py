@@ -5,7 +5,6 @@ To add one, write one file with a class like these and give it one row in `SAMPL
 
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from jaxtyping import Array, Int
 
 from mile._types import Key, Position, Scalar, Target
@@ -104,9 +103,3 @@ class Draw(NamedTuple):
 def spacing(n_steps: int, n_records: int) -> int:
     """Return how many steps lie between kept records; the last spacing x n_records steps are kept."""
     return max(1, n_steps // max(n_records, 1))
-
-
-def check_count(name: str, value: Any, smallest: int = 1) -> None:
-    """Raise a ValueError unless `value` is an integer of at least `smallest`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
-        raise ValueError(f"{name} must be an integer of at least {smallest}; got {value!r}.")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._types import Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _step_size
@@ -19,7 +20,7 @@ from mile.samplers._decoherence import (
     update_moments,
 )
 from mile.samplers._step_size import Geometric, Linear, StepSize
-from mile.samplers.base import Draw, Finished, Health, Tuned, check_count
+from mile.samplers.base import Draw, Finished, Health, Tuned
 
 # Beyond these limits a chain has failed; they are far outside what healthy chains show.
 _LARGEST_BAD_SHARE = 0.05
@@ -67,11 +68,9 @@ class Mile:
         if self._phase_steps()[0] < 4:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves fewer than 4 steps for phase I.")
         for name in ("step_size_memory", "trust", "length_factor"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a positive number; got {value!r}.")
-        if self.step_size is not None and not (math.isfinite(self.step_size) and self.step_size > 0):
-            raise ValueError(f"step_size must be a positive number or None; got {self.step_size!r}.")
+            check_number(name, getattr(self, name), positive=True)
+        if self.step_size is not None:
+            check_number("step_size", self.step_size, positive=True)
 
     def _phase_steps(self) -> tuple[int, int, int]:
         second, third = (max(4, round(fraction * self.warmup_steps)) for fraction in self.fractions[1:])
