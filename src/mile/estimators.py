@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -10,14 +10,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from mile._checks import check_count, check_number
+from mile._checks import check_choice, check_count, check_number
 from mile._progress import Bars
 from mile._random import draw_seed
 from mile.data import prepare
 from mile.fitting import Fit, fit
 from mile.inputs import check_features, check_training_data
 from mile.likelihoods import Categorical, Gaussian
-from mile.networks import MLP
+from mile.networks import ACTIVATIONS, MLP
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Normal
@@ -69,36 +69,33 @@ class _MileEstimator(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, x: np.ndarray, y: np.ndarray, likelihood: Any, classes: np.ndarray | None) -> Self:
-        configuration = self._configuration()
+    def _fit(
+        self, x: np.ndarray, y: np.ndarray, likelihood: Any, configuration: dict[str, Any], **options: Any
+    ) -> Self:
         network = MLP(
             n_inputs=x.shape[1],
             hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
             n_outputs=likelihood.n_outputs,
             activation=self.activation,
         )
-        self.seed_ = draw_seed(self.random_state)
-        dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=self.seed_)
+        seed = draw_seed(self.random_state)
+        dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=seed)
         with Bars() if self.verbose > 0 else contextlib.nullcontext() as progress:
             self.fit_: Fit = fit(
-                dataset,
-                network,
-                likelihood,
-                n_chains=self.n_chains,
-                classes=classes,
-                random_state=self.seed_,
-                progress=progress,
-                **configuration,
+                dataset, network, likelihood, random_state=seed, progress=progress, **configuration, **options
             )
         return self
 
     def _configuration(self) -> dict[str, Any]:
-        """Check every argument, so that a mistake shows before any training."""
-        check_count("n_chains", self.n_chains)
+        """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
+        check_choice("activation", self.activation, ACTIVATIONS)
+        if self.hidden_layer_sizes is not None:
+            _check_widths(self.hidden_layer_sizes)
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         if not isinstance(self.verbose, int | np.integer):
             raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
         return {
+            "n_chains": check_count("n_chains", self.n_chains),
             "prior": Normal(scale=check_number("prior_scale", self.prior_scale, positive=True)),
             "sampler": configure(
                 self.sampler,
@@ -108,13 +105,18 @@ class _MileEstimator(BaseEstimator):
                 n_draws=self.n_draws,
             ),
             "training": Training(
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                batch_size=self.batch_size,
-                max_epochs=self.max_epochs,
-                stopping=Patience(epochs=self.patience),
+                learning_rate=check_number("learning_rate", self.learning_rate, positive=True),
+                weight_decay=check_number("weight_decay", self.weight_decay, smallest=0.0),
+                batch_size=check_count("batch_size", self.batch_size),
+                max_epochs=check_count("max_epochs", self.max_epochs),
+                stopping=Patience(epochs=check_count("patience", self.patience)),
             ),
         }
+
+    @property
+    def seed_(self) -> int:
+        """The seed that reproduces this fit."""
+        return self.fit_.seed
 
     @property
     def chain_status_(self) -> list[str]:
@@ -234,8 +236,9 @@ class MileRegressor(RegressorMixin, _MileEstimator):
         FitFailedError
             If every chain failed.
         """
+        configuration = self._configuration()
         X, y = check_training_data(self, X, y, numeric=True)
-        return self._fit(X, np.asarray(y, np.float64), Gaussian(), None)
+        return self._fit(X, np.asarray(y, np.float64), Gaussian(), configuration)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""
@@ -288,13 +291,18 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
         FitFailedError
             If every chain failed.
         """
+        configuration = self._configuration()
         X, y = check_training_data(self, X, y, numeric=False)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes.tolist()[0]!r}.")
-        self.classes_ = classes
-        return self._fit(X, codes, Categorical(len(classes)), classes)
+        return self._fit(X, codes, Categorical(len(classes)), configuration, classes=classes)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels, sorted."""
+        return cast(np.ndarray, self.fit_.classes)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable label of each row."""

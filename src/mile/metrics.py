@@ -16,12 +16,12 @@ def lppd(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
 
 def rmse(predictive: Predictive, y: np.ndarray) -> float:
     """Return the root mean squared error of the predictive means."""
-    return float(np.sqrt(np.mean(np.square(predictive.mean - np.asarray(y)))))
+    return float(np.sqrt(np.mean(np.square(predictive.mean - _one_per_row(predictive, y)))))
 
 
 def accuracy(predictive: ClassPredictive, y: np.ndarray) -> float:
     """Return the share of rows whose most probable class is the right one."""
-    return float(np.mean(predictive.labels == np.asarray(y)))
+    return float(np.mean(predictive.labels == _one_per_row(predictive, y)))
 
 
 def coverage(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> np.ndarray:
@@ -36,3 +36,10 @@ def coverage(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CA
 def calibration_error(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> float:
     """Return the root mean square, over levels, of coverage minus level."""
     return float(np.sqrt(np.mean(np.square(coverage(predictive, y, levels) - np.asarray(levels)))))
+
+
+def _one_per_row(predictive: Predictive | ClassPredictive, y: np.ndarray) -> np.ndarray:
+    y = np.asarray(y)
+    if y.shape != (len(predictive),):
+        raise ValueError(f"y must have one entry per row, shape {(len(predictive),)}; got shape {y.shape}.")
+    return y

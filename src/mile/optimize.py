@@ -38,7 +38,7 @@ class Patience:
 
     def init(self) -> "Waiting":
         """Begin with no loss seen."""
-        return Waiting(jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
+        return Waiting(jnp.full((), jnp.inf, jnp.float32), jnp.zeros((), jnp.int32))
 
     def update(self, waiting: "Waiting", loss: Scalar) -> tuple["Waiting", Bool[Array, ""], Bool[Array, ""]]:
         """Take in one epoch's loss; say whether it is the lowest and whether to stop."""

@@ -24,7 +24,10 @@ from mile.execution import InProcess
 from mile.likelihoods import Categorical, Gaussian
 
 DEFAULT_MEMORY = 1 << 30
-_LARGEST_BLOCK = 64  # rows; larger blocks are not faster, and one row costs a whole block
+# Rows of one block: with many draws more rows are not faster, and one row costs a whole block; with few draws
+# the overhead of a block counts.
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 64, 1024
+_BLOCK_COMPONENTS = 1 << 18  # rows x draws
 _COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
 _QUANTILE_TOLERANCE = 1e-10  # in standard deviations of the narrowest component, which bounds the error of the cdf
 _QUANTILE_ITERATIONS = 200
@@ -47,7 +50,8 @@ class _Mixture:
     @property
     def block_rows(self) -> int:
         per_row = _COPIES * 8 * self.n_outputs * len(self.draws)
-        return int(np.clip(self.memory // per_row, 1, _LARGEST_BLOCK))
+        wanted = int(np.clip(_BLOCK_COMPONENTS // len(self.draws), _SMALLEST_BLOCK, _LARGEST_BLOCK))
+        return int(np.clip(self.memory // per_row, 1, wanted))
 
     def over_blocks(self, function: Callable[..., Any], *row_arrays: np.ndarray) -> Any:
         """Apply `function(components, *rows)` to each block and put its results, row by row, together.
@@ -159,8 +163,8 @@ class Predictive:
             If a level is not strictly between 0 and 1.
         """
         levels = np.atleast_1d(np.asarray(q, np.float64))
-        if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
-            raise ValueError(f"quantile levels must lie strictly between 0 and 1; got {q!r}.")
+        if levels.ndim != 1 or not levels.size or not np.all((levels > 0) & (levels < 1)):
+            raise ValueError(f"q must be one or more levels strictly between 0 and 1; got {q!r}.")
 
         def quantiles(components: np.ndarray) -> np.ndarray:
             location, scale = self._likelihood.moments(components)
@@ -304,7 +308,7 @@ class ClassPredictive:
         edges = np.cumsum(self.probs, axis=1)[:, :-1].T
         return self.classes[sum((uniform > edge for edge in edges), start=np.zeros(uniform.shape, int))]
 
-    def quantile(self, q: Any) -> NoReturn:
+    def quantile(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: classes have no order."""
         raise TypeError("classes have no quantiles; use `probs` for the probability of each class.")
 
@@ -317,4 +321,5 @@ class ClassPredictive:
         known = np.isin(y, self.classes)
         if not known.all():
             raise ValueError(f"y contains the label {y[~known][0]!r}, which is not among classes {self.classes!r}.")
-        return np.searchsorted(self.classes, y)
+        order = np.argsort(self.classes)
+        return order[np.searchsorted(self.classes, y, sorter=order)]

@@ -239,7 +239,7 @@ def _run_phase(phase: Phase, loop: _Loop, keys: list[Array], carries: list[Any])
 
         def advance(group: tuple[Array, Any], block: _Block = block) -> tuple[Any, Any]:
             carry, records = _advance(phase, capacity, backend, (*block, block.base), *group, loop.target)
-            records = jax.tree.map(lambda leaf: np.array(leaf[:, : block.n_complete]), records)
+            records = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:, : block.n_complete]), records)
             loop.progress.advance(block.stop - block.start)
             return carry, records
 

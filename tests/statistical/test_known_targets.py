@@ -51,7 +51,7 @@ def test_accurate_preset_gives_the_moments_of_a_standard_normal_in_1000_dimensio
     check_accurate(1_000, sampling_steps=3_000)
 
 
-@pytest.mark.parametrize("dimension", [2, 10, 100])
+@pytest.mark.parametrize("dimension", [2, 10, 100, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_bias_of_the_paper_preset_on_a_standard_normal_is_what_it_was(dimension):
     """A2, a characterization: fails if the known bias moves, either way.
 

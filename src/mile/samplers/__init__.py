@@ -48,11 +48,9 @@ def configure(
     if not hasattr(type(configured), "phases"):
         raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
     budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
-    for name, value in budgets.items():
-        if value is not None:
-            check_count(name, value)
+    budgets = {name: check_count(name, value) for name, value in budgets.items() if value is not None}
     known = {field.name for field in dataclasses.fields(configured)}
-    given = {name: value for name, value in budgets.items() if value is not None and name in known}
+    given = {name: value for name, value in budgets.items() if name in known}
     if "sampling_steps" in given:
         given.setdefault("n_draws", min(configured.n_draws, given["sampling_steps"]))
     return dataclasses.replace(configured, **given)

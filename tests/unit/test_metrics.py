@@ -1,0 +1,159 @@
+"""Scores against a plain float64 version, on the scale of y."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp, softmax
+
+from mile import MLP, Categorical, Gaussian, metrics
+from mile.data import Standardizer
+from mile.predict import ClassPredictive, Predictive
+
+N_DRAWS, N_ROWS = 25, 200
+SHIFT, SCALE = 40.0, 8.0
+CLASSES = np.array(["no", "perhaps", "yes"])
+
+
+def linear_case(n_outputs):
+    """Outputs (draw, row, output) of linear networks; multiples of 1/16 make float32 exact."""
+    rng = np.random.default_rng(5)
+    draws = (np.round(8 * rng.standard_normal((N_DRAWS, 3 * n_outputs))) / 16).astype(np.float32)
+    x = (np.round(16 * rng.standard_normal((N_ROWS, 2))) / 16).astype(np.float32)
+    weights, bias = np.split(draws.astype(float), [2 * n_outputs], axis=1)
+    outputs = x.astype(float) @ weights.reshape(-1, 2, n_outputs) + bias[:, None]
+    return rng, MLP(n_inputs=2, hidden=(), n_outputs=n_outputs), draws, x, outputs
+
+
+class Regression:
+    def __init__(self):
+        rng, network, draws, x, outputs = linear_case(2)
+        self.location, self.scale = SHIFT + SCALE * outputs[..., 0], SCALE * np.exp(outputs[..., 1])
+        self.y = self.location[0] + 0.7 * self.scale[0] * rng.standard_normal(N_ROWS)
+        y_scale = Standardizer(shift=np.asarray(SHIFT), scale=np.asarray(SCALE))
+        self.predictive = Predictive(network, Gaussian(), draws, x, y_scale)
+
+    def coverage(self, levels):
+        cdf = stats.norm.cdf(self.y, self.location, self.scale).mean(axis=0)
+        return np.array([np.mean((cdf >= 0.5 - level / 2) & (cdf <= 0.5 + level / 2)) for level in levels])
+
+
+class Classification:
+    def __init__(self):
+        rng, network, draws, x, outputs = linear_case(3)
+        self.probs = softmax(outputs, axis=-1).mean(axis=0)
+        self.codes = rng.integers(3, size=N_ROWS)
+        self.y = CLASSES[self.codes]
+        self.predictive = ClassPredictive(network, Categorical(3), draws, x, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return Regression()
+
+
+@pytest.fixture(scope="module")
+def classification():
+    return Classification()
+
+
+def test_lppd_is_the_mean_log_density_on_the_scale_of_y(regression):
+    per_draw = stats.norm.logpdf(regression.y, regression.location, regression.scale)
+    expected = np.mean(logsumexp(per_draw, axis=0) - np.log(N_DRAWS))
+    assert metrics.lppd(regression.predictive, regression.y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_lppd_of_classes_is_the_mean_log_probability_of_the_label(classification):
+    expected = np.mean(np.log(classification.probs[np.arange(N_ROWS), classification.codes]))
+    assert metrics.lppd(classification.predictive, classification.y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_rmse_is_that_of_the_mean_on_the_scale_of_y(regression):
+    expected = np.sqrt(np.mean((regression.location.mean(axis=0) - regression.y) ** 2))
+    assert metrics.rmse(regression.predictive, regression.y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_accuracy_is_the_share_of_right_labels(classification):
+    expected = np.mean(classification.probs.argmax(axis=1) == classification.codes)
+    assert 0 < expected < 1
+    assert metrics.accuracy(classification.predictive, classification.y) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("levels", [(0.5,), (0.5, 0.75, 0.9, 0.95), (0.01, 0.3, 0.999)], ids=str)
+def test_coverage_is_the_share_of_rows_inside_each_interval(regression, levels):
+    coverage = metrics.coverage(regression.predictive, regression.y, levels)
+    np.testing.assert_allclose(coverage, regression.coverage(levels), atol=1e-6)
+    for share, level in zip(coverage, levels, strict=True):
+        lower, upper = regression.predictive.interval(level).T
+        assert share == np.mean((lower <= regression.y) & (regression.y <= upper))
+
+
+def test_calibration_error_is_the_root_mean_square_of_coverage_minus_level(regression):
+    levels = np.array([0.5, 0.75, 0.9, 0.95])
+    expected = np.sqrt(np.mean((regression.coverage(levels) - levels) ** 2))
+    assert expected > 0.01
+    assert metrics.calibration_error(regression.predictive, regression.y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_calibration_levels_are_the_papers():
+    assert metrics.CALIBRATION_LEVELS == (0.5, 0.75, 0.9, 0.95)
+
+
+def test_default_levels_are_the_calibration_levels(regression):
+    predictive, y = regression.predictive, regression.y
+    explicit = metrics.coverage(predictive, y, metrics.CALIBRATION_LEVELS)
+    np.testing.assert_array_equal(metrics.coverage(predictive, y), explicit)
+    error = metrics.calibration_error(predictive, y, metrics.CALIBRATION_LEVELS)
+    assert metrics.calibration_error(predictive, y) == error
+
+
+def test_calibration_error_follows_the_levels_asked_for(regression):
+    expected = abs(regression.coverage([0.3])[0] - 0.3)
+    assert metrics.calibration_error(regression.predictive, regression.y, [0.3]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_scores_are_plain_numbers(regression, classification):
+    assert type(metrics.lppd(regression.predictive, regression.y)) is float
+    assert type(metrics.rmse(regression.predictive, regression.y)) is float
+    assert type(metrics.calibration_error(regression.predictive, regression.y)) is float
+    assert type(metrics.accuracy(classification.predictive, classification.y)) is float
+
+
+def test_lists_score_like_arrays(regression, classification):
+    for score in (metrics.lppd, metrics.rmse, metrics.calibration_error):
+        expected = score(regression.predictive, regression.y)
+        assert score(regression.predictive, regression.y.tolist()) == expected
+    expected = metrics.accuracy(classification.predictive, classification.y)
+    assert metrics.accuracy(classification.predictive, classification.y.tolist()) == expected
+
+
+@pytest.mark.parametrize("distance", [1e2, np.sqrt(2e6), 1e6])
+def test_lppd_of_a_response_far_away_is_finite_and_exact(distance):
+    draws = np.array([[0, 0, 0, 0], [0, 0, 0.5, 0]], np.float32)  # N(0, 1) and N(1/2, 1) whatever the features
+    network, x = MLP(n_inputs=1, hidden=(), n_outputs=2), np.zeros((1, 1), np.float32)
+    predictive = Predictive(network, Gaussian(), draws, x, Standardizer.identity())
+    expected = logsumexp(stats.norm.logpdf(distance, [0.0, 0.5], 1.0)) - np.log(2)
+    assert expected < -4e3
+    assert metrics.lppd(predictive, np.array([distance])) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("logit", [1e3, 1e6, 1e30])
+def test_lppd_of_a_class_held_impossible_is_finite_and_exact(logit):
+    draws = np.array([[0, 0, logit, 0]], np.float32)
+    network, x = MLP(n_inputs=1, hidden=(), n_outputs=2), np.zeros((3, 1), np.float32)
+    predictive = ClassPredictive(network, Categorical(2), draws, x, np.array([0, 1]))
+    expected = -float(np.float32(logit))
+    assert metrics.lppd(predictive, np.ones(3, int)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("score", [metrics.lppd, metrics.rmse, metrics.coverage, metrics.calibration_error])
+@pytest.mark.parametrize("shape", [(N_ROWS, 1), (N_ROWS - 1,), (1,)], ids=str)
+def test_a_response_of_another_shape_is_refused(regression, score, shape):
+    with pytest.raises(ValueError, match="shape"):
+        score(regression.predictive, np.zeros(shape))
+
+
+@pytest.mark.parametrize("score", [metrics.lppd, metrics.accuracy])
+@pytest.mark.parametrize("shape", [(N_ROWS, 1), (N_ROWS - 1,), (1,)], ids=str)
+def test_labels_of_another_shape_are_refused(classification, score, shape):
+    with pytest.raises(ValueError, match="shape"):
+        score(classification.predictive, np.full(shape, "no"))
