@@ -11,6 +11,7 @@ class Status(IntEnum):
     BAD_STEPS = 2
     FROZEN = 3
     DIVERGED = 4
+    UNTRAINED = 5
 
     @property
     def sentence(self) -> str:
@@ -24,6 +25,7 @@ _SENTENCES = {
     Status.BAD_STEPS: "more than 5 % of the steps of one phase were not finite and were reverted",
     Status.FROZEN: "it hardly moved: step size times steps is below a tenth of L",
     Status.DIVERGED: "it ended in a region far less probable than where it started",
+    Status.UNTRAINED: "no epoch of its training had a finite validation loss",
 }
 
 

@@ -35,4 +35,5 @@ def _autocorrelation(draws: Float[Array, "draw *rest"]) -> Float[Array, "draw *r
     covariance = jnp.fft.irfft(jnp.abs(spectrum) ** 2, n=padded_length, axis=0)[:n_draws]
     # One chain's "between" term is absent, which leaves this shift in Stan's formula.
     shifted = covariance / covariance[0] - 1.0 / (n_draws - 1)
-    return shifted.at[0].set(covariance[0] / covariance[0])
+    # Rounding of the mean leaves a constant coordinate with a tiny variance, so it is recognized by its values.
+    return jnp.where(jnp.all(draws == draws[0], axis=0), jnp.nan, shifted.at[0].set(1.0))

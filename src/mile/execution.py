@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 _ACCELERATOR_WIDTH = 16
 
@@ -54,5 +55,12 @@ class InProcess:
         n_threads = self.n_threads or os.cpu_count() or 1
         if n_threads == 1 or len(tasks) <= 1:
             return [function(task) for task in tasks]
+        double_precision = jax.dtypes.canonicalize_dtype(float) == np.float64
+
+        def in_callers_precision(task: Task) -> Result:
+            # `jax.enable_x64` holds for the caller's thread only.
+            with jax.enable_x64(double_precision):
+                return function(task)
+
         with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
-            return list(pool.map(function, tasks))
+            return list(pool.map(in_callers_precision, tasks))

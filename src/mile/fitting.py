@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from mile._checks import check_count
 from mile._errors import FitFailedError, FitWarning, Status
 from mile._progress import Progress, Silent
 from mile._random import draw_seed
@@ -124,6 +125,7 @@ def fit(
     FitFailedError
         If no chain is left.
     """
+    check_count("n_chains", n_chains)
     if network.n_outputs != likelihood.n_outputs:
         raise ValueError(
             f"the network has {network.n_outputs} outputs but the likelihood needs {likelihood.n_outputs}."

@@ -120,10 +120,10 @@ def train_members(
     def train(group: list[int]) -> _Member:
         batch_keys = keys(Stage.OPTIMIZE, group)
         member = _start(training, backend, keys(Stage.INITIALIZE, group), posterior)
-        for last in range(0, training.max_epochs, _EPOCHS_PER_BLOCK):
-            last = min(last + _EPOCHS_PER_BLOCK, training.max_epochs)
+        for first in range(0, training.max_epochs, _EPOCHS_PER_BLOCK):
+            last = min(first + _EPOCHS_PER_BLOCK, training.max_epochs)
             member = _train(training, backend, last, batch_keys, member, posterior, validation)
-            progress.advance(_EPOCHS_PER_BLOCK)
+            progress.advance(last - first)
             if np.asarray(member.stopped).all():
                 break
         return member
@@ -135,9 +135,10 @@ def train_members(
         *[(member.best, member.epoch, member.losses) for member in trained],
     )
     positions, epochs, losses = joined
-    finite = np.isfinite(positions).all(axis=1)
-    status = tuple(Status.OK if good else Status.NON_FINITE_START for good in finite)
-    return Members(positions, status, epochs, losses)
+    never_finite = ~np.isfinite(losses).any(axis=1) & (int(validation.count) > 0)
+    failures = [~np.isfinite(positions).all(axis=1), never_finite]
+    codes = np.select(failures, [Status.NON_FINITE_START, Status.UNTRAINED], Status.OK)
+    return Members(positions, tuple(map(Status, codes)), epochs, losses)
 
 
 @partial(jax.jit, static_argnames=("training", "backend"))

@@ -28,7 +28,7 @@ _BUFFER_FLOATS = 1 << 21
 
 
 class Chains(NamedTuple):
-    """What a run of K chains gives. Every draw is finite; look at `status` before using a chain's draws.
+    """What a run of K chains gives. Draws of a chain are finite if it started so; use them if its `status` is OK.
 
     Attributes
     ----------

@@ -222,7 +222,7 @@ BAD_ARGUMENTS = {
     "max_epochs": [*NOT_COUNTS, None],
     "patience": [*NOT_COUNTS, None],
     "validation_fraction": [*NOT_NUMBERS, -0.1, 0.91, 1, 1.0, 5],
-    "sampler": ["nuts!", "MILE", "", None, 1, True, Mile, object(), ["mile"]],
+    "sampler": ["nuts!", "MILE", "", None, 1, True, Mile, {}, ["mile"]],
     "random_state": [-1, 2**32, 1.5, "0", True, np.nan, [0]],
     "verbose": ["1", None, 1.5, np.nan, [1]],
 }

@@ -267,7 +267,7 @@ class TestQuantile:
 
     @pytest.mark.parametrize("q", [0, 1, -0.1, 1.5, np.nan, np.inf, [0.5, 1.0], [[0.1, 0.2]], None, []], ids=repr)
     def test_impossible_quantile_levels_are_refused_by_name(self, case, q):
-        with pytest.raises(ValueError, match="^q must be one or more levels"):
+        with pytest.raises(ValueError, match=r"^q must be one or more levels"):
             case.predictive().quantile(q)
 
     @pytest.mark.parametrize("level", [0, 1, -0.5, 2, np.nan, np.inf, True])

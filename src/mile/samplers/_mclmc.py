@@ -91,20 +91,21 @@ def _kick(velocity: Position, gradient: Position, duration: Scalar) -> tuple[Pos
     dimension = velocity.shape[0]
     norm = jnp.sqrt(gradient @ gradient)
     direction = gradient / jnp.maximum(norm, _SMALLEST_GRADIENT)
-    cosine = velocity @ direction
+    cosine = jnp.clip(velocity @ direction, -1.0, 1.0)  # rounding may put it beyond
     delta = duration * norm / (dimension - 1)
     zeta = jnp.exp(-delta)
     turned = direction * ((1.0 - zeta) * (1.0 + zeta + cosine * (1.0 - zeta))) + 2.0 * zeta * velocity
-    return _normalize(turned), (dimension - 1) * _kinetic_change(delta, zeta, cosine)
+    return _normalize(turned), (dimension - 1) * _kinetic_change(delta, cosine)
 
 
-def _kinetic_change(delta: Scalar, zeta: Scalar, cosine: Scalar) -> Scalar:
+def _kinetic_change(delta: Scalar, cosine: Scalar) -> Scalar:
     """Return the kinetic energy change of a kick per dimension, to full precision for any size.
 
-    The plain form cancels for small kicks; the log1p form fails when its argument nears -1.
+    The plain form, delta - log 2 + log(1 + cosine + (1 - cosine) exp(-2 delta)), cancels for small kicks; the
+    log1p form fails when its argument nears -1. In logarithms the exponential cannot underflow.
     """
     shrinkage = -0.5 * (1.0 - cosine) * jnp.expm1(-2.0 * delta)
-    plain = delta - jnp.log(2.0) + jnp.log(1.0 + cosine + (1.0 - cosine) * zeta**2)
+    plain = delta - jnp.log(2.0) + jnp.logaddexp(jnp.log1p(cosine), jnp.log1p(-cosine) - 2.0 * delta)
     precise = delta + jnp.log1p(-jnp.minimum(shrinkage, 0.5))
     return jnp.where(shrinkage < 0.5, precise, plain)
 

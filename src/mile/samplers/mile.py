@@ -63,12 +63,19 @@ class Mile:
                 f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
                 "ask for fewer draws or more steps."
             )
-        if len(self.fractions) != 3 or min(self.fractions) <= 0 or abs(sum(self.fractions) - 1.0) > 1e-6:
-            raise ValueError(f"fractions must be three positive numbers that sum to 1; got {self.fractions!r}.")
+        if not isinstance(self.fractions, tuple) or len(self.fractions) != 3:
+            raise ValueError(f"fractions must be a tuple of three numbers; got {self.fractions!r}.")
+        for fraction in self.fractions:
+            check_number("each entry of fractions", fraction, positive=True)
+        if abs(sum(self.fractions) - 1.0) > 1e-6:
+            raise ValueError(f"fractions must sum to 1; got {self.fractions!r}.")
         if self._phase_steps()[0] < 4:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves fewer than 4 steps for phase I.")
-        for name in ("step_size_memory", "trust", "length_factor"):
-            check_number(name, getattr(self, name), positive=True)
+        if not isinstance(self.schedule, Linear | Geometric):
+            raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {self.schedule!r}.")
+        check_number("step_size_memory", self.step_size_memory, smallest=1.0)
+        check_number("trust", self.trust, positive=True)
+        check_number("length_factor", self.length_factor, positive=True)
         if self.step_size is not None:
             check_number("step_size", self.step_size, positive=True)
 

@@ -1,0 +1,340 @@
+"""MILE's configuration, presets and phases; the deep ensemble; `configure`."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from targets import StandardNormal, assert_same_bits
+
+import mile
+from mile import DeepEnsemble, Mile
+from mile.posterior import FunctionTarget
+from mile.samplers import SAMPLERS, configure
+from mile.samplers._decoherence import length_from_autocorrelation, length_from_moments
+from mile.samplers._step_size import Geometric, Linear
+from mile.sampling import run_chains
+
+TARGET = FunctionTarget(StandardNormal())
+NAN, INF = float("nan"), float("inf")
+
+
+class TestConfiguration:
+    def test_defaults_are_the_papers(self):
+        sampler = Mile()
+        assert (sampler.warmup_steps, sampler.sampling_steps, sampler.n_draws) == (50_000, 10_000, 1_000)
+        assert sampler.fractions == (0.8, 0.1, 0.1)
+        assert sampler.schedule == Linear(start=0.5, end=0.1)
+        assert (sampler.step_size_memory, sampler.trust, sampler.length_factor) == (100.0, 1.5, 0.4)
+        assert (sampler.n_coordinates, sampler.n_fft_samples) == (2_000, 10_000)
+        assert sampler.gradient_evaluations() == 120_001
+        assert sampler.name == "mile"
+
+    def test_phases_have_the_papers_names_and_sizes(self):
+        phases = Mile(step_size=0.01).phases
+        assert [phase.name for phase in phases] == ["phase I", "phase II", "phase III", "sampling"]
+        assert [phase.n_steps for phase in phases] == [40_000, 5_000, 5_000, 10_000]
+        assert [phase.n_records for phase in phases] == [200, 200, 200, 1_000]
+        assert [phase.first_steps for phase in phases[:2]] == [40_000, 40_000]
+        assert [phase.total_steps for phase in phases[:2]] == [45_000, 45_000]
+
+    @pytest.mark.parametrize("warmup_steps", [20, 21, 101, 5_003])
+    @pytest.mark.parametrize("fractions", [(0.8, 0.1, 0.1), (0.5, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 3)])
+    def test_phases_use_the_whole_budget_and_are_never_empty(self, warmup_steps, fractions):
+        phases = Mile(warmup_steps=warmup_steps, fractions=fractions, step_size=0.01).phases
+        assert sum(phase.n_steps for phase in phases[:3]) == warmup_steps
+        assert min(phase.n_steps for phase in phases) >= 4
+        assert min(phase.n_records for phase in phases) >= 1
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *[("warmup_steps", value) for value in (19, 0, -1, 100.0, True, "100", None)],
+            *[("sampling_steps", value) for value in (0, -1, 10.0, True, "10", None)],
+            *[("n_draws", value) for value in (0, -1, 1.5, True, "10", None, 10_001)],
+            *[("n_coordinates", value) for value in (0, -1, 2.0, True, None)],
+            *[("n_fft_samples", value) for value in (3, 0, -1, 100.0, None)],
+            *[("step_size", value) for value in (0.0, -0.1, NAN, INF, "small", True)],
+            *[("trust", value) for value in (0.0, -1.0, NAN, INF, "much", None)],
+            *[("length_factor", value) for value in (0.0, -1.0, NAN, INF, "long", None)],
+            *[("step_size_memory", value) for value in (0.0, -1.0, NAN, INF, "long", None)],
+            # Below 1 the average would weigh its own past negatively.
+            pytest.param("step_size_memory", 0.5, id="step_size_memory-0.5"),
+            *[("fractions", value) for value in ((0.5, 0.5), (0.8, 0.1, 0.2), (1.0, 0.0, 0.0), (1.1, -0.2, 0.1))],
+            *[("fractions", value) for value in ((0.8, NAN, 0.1), (NAN, 0.5, 0.5), ("a", "b", "c"), None, 0.8)],
+            *[("schedule", value) for value in (None, "linear", 0.5, Linear)],
+        ],
+    )
+    def test_impossible_values_are_refused_with_the_name_of_the_field(self, name, value):
+        with pytest.raises(ValueError, match=rf"\b{name}\b"):
+            Mile(**{name: value})
+
+    def test_every_field_has_impossible_values_above(self):
+        mark = TestConfiguration.test_impossible_values_are_refused_with_the_name_of_the_field.pytestmark[0]
+        tested = {getattr(case, "values", case)[0] for case in mark.args[1]}
+        assert tested == {field.name for field in dataclasses.fields(Mile)}
+
+    def test_warmup_too_short_for_its_fractions_is_refused(self):
+        with pytest.raises(ValueError, match="warmup_steps"):
+            Mile(warmup_steps=20, fractions=(0.1, 0.8, 0.1))
+
+    def test_numpy_integers_are_numbers_too(self):
+        assert Mile(warmup_steps=np.int64(100), sampling_steps=np.int32(10), n_draws=np.int64(10)).n_draws == 10
+
+    def test_step_size_left_open_must_be_filled_in_before_running(self):
+        with pytest.raises(ValueError, match="step_size"):
+            _ = Mile().phases
+        assert Mile().with_start(0.03).step_size == 0.03
+        assert Mile(step_size=0.5).with_start(0.03).step_size == 0.5
+
+    def test_phases_are_hashable_so_that_programs_can_be_reused(self):
+        one, other = (Mile(step_size=0.1, schedule=Geometric()).phases for _ in range(2))
+        assert one == other
+        assert hash(one) == hash(other)
+
+
+class TestPresets:
+    def test_paper_is_the_default_configuration(self):
+        assert SAMPLERS["mile"]["paper"] == Mile()
+
+    def test_quick_has_a_tenth_of_the_steps_and_200_draws(self):
+        assert SAMPLERS["mile"]["quick"] == Mile(warmup_steps=5_000, sampling_steps=1_000, n_draws=200)
+
+    def test_accurate_has_four_times_the_steps_and_a_geometric_schedule(self):
+        schedule = Geometric(start=0.5, end=5e-4, fraction=0.5)
+        assert SAMPLERS["mile"]["accurate"] == Mile(warmup_steps=200_000, sampling_steps=40_000, schedule=schedule)
+        assert SAMPLERS["mile"]["accurate"].n_draws == 1_000
+
+    @pytest.mark.parametrize("name", SAMPLERS)
+    def test_every_sampler_has_every_preset(self, name):
+        assert list(SAMPLERS[name]) == ["paper", "quick", "accurate"]
+
+
+class TestConfigure:
+    def test_a_name_and_a_preset_give_the_entry_of_the_table(self):
+        for name, presets in SAMPLERS.items():
+            for preset, sampler in presets.items():
+                assert configure(name, preset) == sampler
+        assert configure("mile") == SAMPLERS["mile"]["paper"]
+
+    @pytest.mark.parametrize("sampler", ["hmc", "", "MILE", 3, None, Mile, object(), ["mile"]])
+    def test_unknown_samplers_are_refused_with_the_names_that_exist(self, sampler):
+        with pytest.raises(ValueError, match=r"sampler must be one of .*deep_ensemble.*mile"):
+            configure(sampler)
+
+    @pytest.mark.parametrize("name", SAMPLERS)
+    @pytest.mark.parametrize("preset", ["fast", "", "Paper", None])
+    def test_unknown_presets_are_refused_with_the_names_that_exist(self, name, preset):
+        with pytest.raises(ValueError, match=r"preset must be one of .*accurate.*paper.*quick"):
+            configure(name, preset)
+
+    def test_budgets_replace_those_of_the_preset_and_nothing_else(self):
+        configured = configure("mile", "accurate", warmup_steps=400, sampling_steps=300, n_draws=30)
+        assert configured == Mile(warmup_steps=400, sampling_steps=300, n_draws=30, schedule=Geometric())
+
+    def test_an_object_stands_for_itself_whatever_the_preset(self):
+        sampler = Mile(trust=2.0, sampling_steps=5_000)
+        assert configure(sampler, "quick") == sampler
+        assert configure(sampler, "no such preset") == sampler
+        assert configure(sampler, warmup_steps=100) == dataclasses.replace(sampler, warmup_steps=100)
+
+    def test_draws_left_open_never_exceed_the_steps(self):
+        assert configure("mile", sampling_steps=300).n_draws == 300
+        assert configure("mile", "quick", sampling_steps=300).n_draws == 200
+        assert configure(Mile(n_draws=50), sampling_steps=20).n_draws == 20
+
+    def test_more_draws_than_steps_are_refused(self):
+        with pytest.raises(ValueError, match=r"n_draws.*sampling_steps"):
+            configure("mile", sampling_steps=300, n_draws=301)
+        with pytest.raises(ValueError, match=r"n_draws.*sampling_steps"):
+            configure("mile", "quick", n_draws=1_001)
+
+    @pytest.mark.parametrize("sampler", ["mile", "deep_ensemble", DeepEnsemble()])
+    @pytest.mark.parametrize("name", ["warmup_steps", "sampling_steps", "n_draws"])
+    @pytest.mark.parametrize("value", [0, -5, 2.5, True, "many"])
+    def test_impossible_budgets_are_refused_by_every_sampler(self, sampler, name, value):
+        with pytest.raises(ValueError, match=name):
+            configure(sampler, **{name: value})
+
+    def test_the_deep_ensemble_ignores_possible_budgets(self):
+        configured = configure("deep_ensemble", "quick", warmup_steps=1, sampling_steps=7, n_draws=9)
+        assert configured == DeepEnsemble()
+        assert configured.n_draws == 1
+
+
+def advance(phase, carry, seed):
+    """Run a phase as the loop does; return its last carry and the positions after each step."""
+
+    def step(carry, key):
+        carry, _ = phase.step(key, carry, TARGET)
+        return carry, carry.state.position
+
+    return jax.lax.scan(step, carry, jax.random.split(jax.random.key(seed), phase.n_steps))
+
+
+DIMENSION = 9
+SAMPLER = Mile(
+    warmup_steps=100,
+    sampling_steps=10,
+    n_draws=10,
+    fractions=(0.5, 0.25, 0.25),
+    step_size=0.3,
+    n_coordinates=4,
+    n_fft_samples=10,
+)
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    """Return the carries after phases I and II."""
+    first, second, *_ = SAMPLER.phases
+    carry = first.init(jax.random.key(0), 3.0 * jnp.ones(DIMENSION), TARGET)
+    after_first, _ = advance(first, carry, 1)
+    after_second, _ = advance(second, second.init(jax.random.key(2), after_first, TARGET), 3)
+    return after_first, after_second
+
+
+@pytest.fixture(scope="module")
+def measured(tuned):
+    """Return phase III before its first and after its last step, and all its positions."""
+    third = SAMPLER.phases[2]
+    start = third.init(jax.random.key(4), tuned[1], TARGET)
+    end, positions = advance(third, start, 5)
+    return start, end, np.asarray(positions)
+
+
+class TestPhases:
+    def test_phase_one_starts_at_the_position_with_the_step_size_given(self):
+        carry = SAMPLER.phases[0].init(jax.random.key(0), jnp.ones(DIMENSION), TARGET)
+        np.testing.assert_array_equal(carry.state.position, 1.0)
+        assert carry.step_size.value == np.float32(0.3)
+        assert carry.index == 0
+
+    def test_phase_two_goes_on_with_the_average_of_phase_one_and_new_variances(self, tuned):
+        after_first, after_second = tuned
+        start = SAMPLER.phases[1].init(jax.random.key(2), after_first, TARGET)
+        assert after_first.step_size.weight > 0
+        assert_same_bits(start.step_size, after_first.step_size)
+        assert_same_bits(start.state, after_first.state)
+        assert start.index == 50
+        assert start.moments.weight == 0.0
+        assert not start.moments.deviation.any()
+        assert after_second.index == 75
+
+    def test_phase_two_weighs_positions_by_the_step_that_led_there(self, tuned):
+        after_first, after_second = tuned
+        second = SAMPLER.phases[1]
+        start = second.init(jax.random.key(2), after_first, TARGET)
+
+        def step(carry, key):
+            carry, record = second.step(key, carry, TARGET)
+            return carry, (record.step_size, carry.state.position)
+
+        keys = jax.random.split(jax.random.key(3), second.n_steps)
+        _, (step_sizes, positions) = jax.lax.scan(step, start, keys)
+        used = np.append(start.step_size.value, step_sizes[:-1])
+        positions = np.asarray(positions, float)
+        assert np.ptp(used) > 0.01
+        mean = np.average(positions, axis=0, weights=used)
+        variance = np.average(np.square(positions - mean), axis=0, weights=used)
+        np.testing.assert_allclose(after_second.moments.mean, mean, atol=1e-4)
+        np.testing.assert_allclose(after_second.moments.deviation / after_second.moments.weight, variance, rtol=1e-3)
+
+    def test_phase_three_takes_step_size_and_length_of_phase_two(self, tuned, measured):
+        start, end, _ = measured
+        step_size = tuned[1].step_size.value
+        assert start.tuned.step_size == end.tuned.step_size == step_size
+        assert start.tuned.L == end.tuned.L == length_from_moments(tuned[1].moments, step_size)
+        assert_same_bits(start.state, tuned[1].state)
+
+    def test_phase_three_stores_the_chosen_coordinates_of_thinned_steps_and_nothing_else(self, measured):
+        start, end, positions = measured
+        third = SAMPLER.phases[2]
+        # 25 steps for at most 10 samples: every third, so 8 of them.
+        assert third.thinning == 3
+        assert start.samples.shape == end.samples.shape == (8, 4)
+        np.testing.assert_array_equal(end.samples, positions[2:24:3][:, np.asarray(start.coordinates)])
+        stored = sum(leaf.size for leaf in jax.tree.leaves(end)) - end.samples.size
+        assert stored < 5 * DIMENSION
+
+    def test_coordinates_are_chosen_at_random_before_the_first_step(self, tuned, measured):
+        start, end, _ = measured
+        third = SAMPLER.phases[2]
+        np.testing.assert_array_equal(start.coordinates, end.coordinates)
+        choices = [np.asarray(third.init(jax.random.key(s), tuned[1], TARGET).coordinates) for s in range(40)]
+        for choice in choices:
+            assert len(set(choice.tolist())) == 4
+        assert set(np.concatenate(choices).tolist()) == set(range(DIMENSION))
+
+    def test_all_coordinates_are_stored_if_there_are_few(self, tuned):
+        third = dataclasses.replace(SAMPLER.phases[2], n_coordinates=DIMENSION)
+        start = third.init(jax.random.key(0), tuned[1], TARGET)
+        np.testing.assert_array_equal(start.coordinates, np.arange(DIMENSION))
+
+    @pytest.mark.parametrize(
+        ("n_steps", "n_fft_samples", "thinning"),
+        [(5_000, 10_000, 1), (10_000, 10_000, 1), (10_001, 10_000, 2), (7, 4, 2)],
+    )
+    def test_thinning_keeps_the_number_of_samples_within_its_limit(self, n_steps, n_fft_samples, thinning):
+        third = dataclasses.replace(SAMPLER.phases[2], n_steps=n_steps, n_fft_samples=n_fft_samples)
+        assert third.thinning == thinning
+        assert n_steps // third.thinning <= n_fft_samples
+
+    def test_sampling_uses_the_length_of_phase_three_and_goes_on_with_its_velocity(self, measured):
+        _, end, _ = measured
+        third, sampling = SAMPLER.phases[2:]
+        finished = third.finish(end)
+        expected, was_measured = length_from_autocorrelation(end.samples, 3, *end.tuned[:2], 0.4)
+        start = sampling.init(jax.random.key(6), finished.carry, TARGET)
+        assert was_measured
+        assert start.tuned.L == finished.report["L"] == expected
+        assert start.tuned.L != end.tuned.L
+        assert start.tuned.step_size == end.tuned.step_size
+        assert_same_bits(start.state, end.state)
+        last, _ = advance(sampling, start, 7)
+        assert_same_bits(last.tuned, start.tuned)
+
+    def test_the_loop_hands_over_what_the_phases_report_and_makes_the_gradient_evaluations_promised(self):
+        evaluations = []
+
+        def counted(x):
+            jax.debug.callback(lambda: evaluations.append(None))
+            return StandardNormal()(x)
+
+        chains = run_chains(SAMPLER, FunctionTarget(counted), jnp.ones((2, DIMENSION)), seed=3)
+        jax.effects_barrier()
+        assert SAMPLER.gradient_evaluations() == 221
+        np.testing.assert_array_equal(chains.gradient_evaluations, 221)
+        assert len(evaluations) == 2 * 221
+        step_size = chains.info["phase II"]["step_size"]
+        assert not np.allclose(step_size, chains.info["phase I"]["step_size"])
+        for phase in ("phase III", "sampling"):
+            np.testing.assert_array_equal(chains.info[phase]["step_size"], step_size)
+        assert not np.allclose(chains.info["phase III"]["L"], chains.info["phase II"]["L"])
+        np.testing.assert_array_equal(chains.info["sampling"]["L"], chains.info["phase III"]["L"])
+        np.testing.assert_array_equal(chains.tuned.step_size, step_size)
+        np.testing.assert_array_equal(chains.tuned.L, chains.info["sampling"]["L"])
+        np.testing.assert_array_equal(chains.history["phase I"].step_size[:, -1], chains.info["phase I"]["step_size"])
+
+
+class TestDeepEnsemble:
+    def test_gives_its_members_back_as_draws(self):
+        members = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+        chains = mile.sample(StandardNormal(), members, sampler="deep_ensemble", random_state=0)
+        np.testing.assert_array_equal(chains.draws, members[:, None])
+        np.testing.assert_allclose(chains.logdensity[:, 0], -0.5 * np.square(members).sum(axis=1), rtol=1e-5)
+        assert chains.ok.all()
+        assert np.isnan(chains.tuned.step_size).all()
+        assert not chains.gradient_evaluations.any()
+
+    def test_a_member_without_a_finite_log_density_has_failed(self):
+        members = np.ones((2, 3), np.float32)
+        members[1, 0] = np.nan
+        with pytest.warns(mile.FitWarning, match="Chain 1"):
+            chains = mile.sample(StandardNormal(), members, sampler="deep_ensemble", random_state=0)
+        assert chains.status == (mile.Status.OK, mile.Status.NON_FINITE_START)
+
+    def test_needs_no_step_size(self):
+        assert DeepEnsemble().with_start(0.1) == DeepEnsemble()
+        assert DeepEnsemble().gradient_evaluations() == 0

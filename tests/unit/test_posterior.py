@@ -1,0 +1,251 @@
+"""The target: its value against plain sums, its gradient against finite differences, its padding, its programs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import log_softmax
+from targets import Box, IllConditioned, StandardNormal
+
+from mile import MLP, Categorical, Gaussian, Normal
+from mile.networks.mlp import ACTIVATIONS
+from mile.posterior import FunctionTarget, Posterior, Rows, pad_rows, row_bucket
+
+COUNTS = [0, 1, 15, 16, 17, 100]
+LIKELIHOODS = {"regression": Gaussian(), "3 classes": Categorical(3)}
+
+
+def table(likelihood, count, dtype=np.float64, n_features=3, seed=0):
+    """Return features and a response that fits the likelihood."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, n_features)).astype(dtype)
+    if isinstance(likelihood, Categorical):
+        return x, rng.integers(likelihood.n_classes, size=count).astype(np.int32)
+    return x, rng.standard_normal(count).astype(dtype)
+
+
+def build(likelihood, rows, hidden=(4,), activation="tanh", scale=1.0):
+    network = MLP(n_inputs=3, hidden=hidden, n_outputs=likelihood.n_outputs, activation=activation)
+    return Posterior(rows=rows, network=network, likelihood=likelihood, prior=Normal(scale=scale))
+
+
+def random_position(posterior, seed=1):
+    return 0.7 * np.random.default_rng(seed).standard_normal(posterior.dimension)
+
+
+def plain_logdensity(posterior, position, x, y):
+    """Evaluate a tanh network and its posterior with nothing but float64 numpy and scipy."""
+    hidden, start = x.astype(float), 0
+    for index, (fan_in, fan_out) in enumerate(posterior.network.layer_sizes):
+        weights = position[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
+        start += fan_in * fan_out
+        hidden = (np.tanh(hidden) if index else hidden) @ weights + position[start : start + fan_out]
+        start += fan_out
+    if isinstance(posterior.likelihood, Categorical):
+        rows = log_softmax(hidden, axis=1)[np.arange(len(y)), y]
+    else:
+        rows = stats.norm.logpdf(y, hidden[:, 0], np.exp(hidden[:, 1]))
+    return rows.sum() - 0.5 * np.sum(np.square(position / posterior.prior.scale))
+
+
+@jax.jit
+def evaluate(target, position):
+    return target.value_and_grad(position)
+
+
+def check_gradient(target, position, step=1e-5):
+    """Compare with central differences, good to about 1e-9 in float64; the error is relative to the gradient's norm."""
+    shifts = step * np.eye(len(position))
+    points = jnp.asarray(np.concatenate([position[None], position + shifts, position - shifts]))
+    values = np.asarray(jax.jit(jax.vmap(target.logdensity))(points))
+    _, up, down = np.split(values, [1, 1 + len(position)])
+    expected = (up - down) / (2 * step)
+    value, gradient = evaluate(target, jnp.asarray(position))
+    assert gradient.dtype == jnp.float64
+    assert float(value) == pytest.approx(values[0], rel=1e-12)
+    assert np.linalg.norm(gradient - expected) < 1e-6 * np.linalg.norm(expected)
+
+
+class TestGradient:
+    """A18."""
+
+    @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+    @pytest.mark.parametrize("hidden", [(), (6,), (5, 4, 3)], ids=str)
+    def test_equals_finite_differences_at_every_depth(self, likelihood, hidden):
+        with jax.enable_x64(True):
+            posterior = build(likelihood, pad_rows(*table(likelihood, 21)), hidden)
+            check_gradient(posterior, random_position(posterior))
+
+    @pytest.mark.parametrize("activation", ACTIVATIONS)
+    def test_equals_finite_differences_with_every_activation(self, activation):
+        with jax.enable_x64(True):
+            posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 21)), (5, 4), activation)
+            check_gradient(posterior, random_position(posterior))
+
+    @pytest.mark.parametrize("scale", [0.1, 3.0])
+    def test_equals_finite_differences_for_the_prior_alone(self, scale):
+        with jax.enable_x64(True):
+            posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 0)), scale=scale)
+            position = random_position(posterior)
+            check_gradient(posterior, position)
+            _, gradient = evaluate(posterior, jnp.asarray(position))
+            np.testing.assert_allclose(gradient, -position / scale**2, rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        "function",
+        [StandardNormal(), Box(10.0), lambda x: -jnp.sum(jnp.cosh(x)) + x[0] * x[1]],
+        ids=["normal", "box", "cosh"],
+    )
+    def test_equals_finite_differences_for_any_function(self, function):
+        with jax.enable_x64(True):
+            check_gradient(FunctionTarget(function), np.random.default_rng(2).standard_normal(6))
+
+    def test_equals_finite_differences_for_a_correlated_normal(self):
+        with jax.enable_x64(True):
+            target = FunctionTarget(IllConditioned(6, 100.0, np.float64))
+            check_gradient(target, np.random.default_rng(2).standard_normal(6))
+
+
+class TestValue:
+    @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+    @pytest.mark.parametrize("count", COUNTS)
+    def test_is_the_plain_sum_over_rows_and_parameters(self, likelihood, count):
+        x, y = table(likelihood, count)
+        with jax.enable_x64(True):
+            posterior = build(likelihood, pad_rows(x, y), scale=0.5)
+            position = random_position(posterior)
+            expected = plain_logdensity(posterior, position, x, y)
+            # Up to the constant of the prior.
+            value, _ = evaluate(posterior, jnp.asarray(position))
+            assert float(value) == pytest.approx(expected, rel=1e-11)
+
+    def test_is_precise_in_float32(self):
+        x, y = table(Gaussian(), 100, np.float32)
+        posterior = build(Gaussian(), pad_rows(x, y))
+        position = random_position(posterior).astype(np.float32)
+        value, _ = evaluate(posterior, jnp.asarray(position))
+        assert value.dtype == jnp.float32
+        expected = plain_logdensity(posterior, position.astype(float), x.astype(float), y.astype(float))
+        assert float(value) == pytest.approx(expected, rel=1e-5)
+
+    def test_dimension_is_the_networks(self):
+        posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 3)))
+        assert posterior.dimension == posterior.network.dimension == 3 * 4 + 4 + 4 * 2 + 2
+
+    @pytest.mark.parametrize("where", ["x", "y", "position"])
+    def test_a_single_nan_makes_the_whole_log_density_nan(self, where):
+        """A sum that skipped it would reward a region where the network breaks down."""
+        x, y = table(Gaussian(), 20, np.float32)
+        position = jnp.asarray(random_position(build(Gaussian(), pad_rows(x, y))), jnp.float32)
+        if where == "x":
+            x[7, 1] = np.nan
+        elif where == "y":
+            y[7] = np.nan
+        else:
+            position = position.at[3].set(jnp.nan)
+        posterior = build(Gaussian(), pad_rows(x, y), activation="relu")
+        value, gradient = evaluate(posterior, position)
+        assert np.isnan(value)
+        assert np.isnan(gradient).any()
+
+
+class TestPadding:
+    @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+    @pytest.mark.parametrize("count", COUNTS)
+    def test_contributes_nothing(self, likelihood, count):
+        x, y = table(likelihood, count, np.float32)
+        padded = pad_rows(x, y)
+        exact = Rows(x=jnp.asarray(x.T), y=jnp.asarray(y), weight=jnp.ones(count), count=padded.count)
+        # Whatever stands in the padding.
+        disturbed = Rows(
+            x=padded.x.at[:, count:].set(7.0), y=padded.y.at[count:].set(2), weight=padded.weight, count=padded.count
+        )
+        position = jnp.asarray(random_position(build(likelihood, padded)), jnp.float32)
+        expected = evaluate(build(likelihood, exact), position)
+        for rows in (padded, disturbed):
+            value, gradient = evaluate(build(likelihood, rows), position)
+            np.testing.assert_allclose(value, expected[0], rtol=1e-6)
+            np.testing.assert_allclose(gradient, expected[1], rtol=1e-6, atol=1e-6 * np.linalg.norm(expected[1]))
+
+    @pytest.mark.parametrize("count", COUNTS)
+    def test_real_rows_come_first_and_are_untouched(self, count):
+        x, y = table(Gaussian(), count, np.float32)
+        rows = pad_rows(x, y)
+        assert rows.count == count
+        assert rows.x.shape == (3, row_bucket(count))
+        assert rows.y.shape == rows.weight.shape == (row_bucket(count),)
+        np.testing.assert_array_equal(rows.x[:, :count], x.T)
+        np.testing.assert_array_equal(rows.y[:count], y)
+        np.testing.assert_array_equal(rows.weight, np.arange(row_bucket(count)) < count)
+
+    def test_zero_rows_leave_the_prior(self):
+        posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 0, np.float32)), scale=2.0)
+        position = jnp.asarray(random_position(posterior), jnp.float32)
+        assert float(posterior.logdensity(position)) == pytest.approx(float(posterior.prior.log_prob(position)))
+
+    @pytest.mark.parametrize(
+        ("count", "bucket"), [(0, 16), (1, 16), (16, 16), (17, 32), (100, 112), (511, 512), (513, 544), (1_025, 1_088)]
+    )
+    def test_buckets_are_multiples_of_16_and_within_a_sixteenth(self, count, bucket):
+        assert row_bucket(count) == bucket
+
+    def test_buckets_hold_their_rows_with_little_waste(self):
+        for count in range(1, 5_000):
+            bucket = row_bucket(count)
+            assert bucket % 16 == 0
+            assert count <= bucket < count + max(16, count / 16 + 1)
+            assert row_bucket(bucket) == bucket
+
+    def test_a_mini_batch_takes_its_rows(self):
+        x, y = table(Gaussian(), 20, np.float32)
+        batch = pad_rows(x, y).take(jnp.array([3, 19, 20]))
+        np.testing.assert_array_equal(batch.x[:, :2], x[[3, 19]].T)
+        np.testing.assert_array_equal(batch.y[:2], y[[3, 19]])
+        np.testing.assert_array_equal(batch.weight, [1.0, 1.0, 0.0])  # row 20 is padding
+
+
+class TestPrograms:
+    def test_data_are_leaves_and_the_configuration_is_static(self):
+        rows = pad_rows(*table(Gaussian(), 20, np.float32))
+        posterior = build(Gaussian(), rows)
+        leaves, structure = jax.tree.flatten(posterior)
+        assert len(leaves) == 4
+        assert all(leaf is row for leaf, row in zip(leaves, jax.tree.leaves(rows), strict=True))
+        rebuilt = jax.tree.unflatten(structure, leaves)
+        assert (rebuilt.network, rebuilt.likelihood, rebuilt.prior) == (
+            posterior.network,
+            posterior.likelihood,
+            posterior.prior,
+        )
+        hash(structure)  # what compiled programs are looked up by
+
+    def test_data_of_one_bucket_share_a_program(self):
+        traces = []
+
+        @jax.jit
+        def value(target, position):
+            traces.append(None)
+            return target.logdensity(position)
+
+        def check(count, seed, **options):
+            x, y = table(Gaussian(), count, np.float32, seed=seed)
+            posterior = build(Gaussian(), pad_rows(x, y), **options)
+            position = random_position(posterior)
+            expected = plain_logdensity(posterior, position, x, y)
+            assert float(value(posterior, jnp.asarray(position, jnp.float32))) == pytest.approx(expected, rel=1e-4)
+
+        check(17, seed=0)
+        for count in (18, 25, 32):  # other numbers and another number of rows, same bucket
+            check(count, seed=count)
+        assert len(traces) == 1
+        assert value._cache_size() == 1
+        check(33, seed=0)
+        check(20, seed=0, scale=0.5)
+        assert len(traces) == 3
+
+    def test_equal_functions_are_equal_targets(self):
+        assert FunctionTarget(StandardNormal()) == FunctionTarget(StandardNormal())
+        assert hash(FunctionTarget(StandardNormal())) == hash(FunctionTarget(StandardNormal()))
+        assert FunctionTarget(Box(1.0)) != FunctionTarget(Box(2.0))
+        assert not jax.tree.leaves(FunctionTarget(StandardNormal()))
