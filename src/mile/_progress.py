@@ -1,9 +1,10 @@
 """Progress as the pipeline reports it: silent by default, bars on request."""
 
 import threading
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Receives the advance of each stage, possibly from several threads."""
 
@@ -59,7 +60,7 @@ class Bars:
         self._lock = threading.Lock()
         self._task = TaskID(0)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Bars":
         self._bars.start()
         return self
 

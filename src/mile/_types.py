@@ -4,7 +4,7 @@ Axes are in the order chain, draw, row, feature wherever a user can see them. In
 come last (feature, row), so that vector instructions run along rows.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -16,6 +16,7 @@ Outputs = Float[Array, "output row"]
 Response = Float[Array, " row"] | Int[Array, " row"]  # numbers, or class codes 0..C-1
 
 
+@runtime_checkable
 class Target(Protocol):
     """What a sampler sees: an unnormalized log density on flat vectors, a hashable pytree."""
 

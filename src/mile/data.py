@@ -28,7 +28,7 @@ class Standardizer:
         mean = np.mean(values / size, axis=0)
         spread = np.std(values / size, axis=0)
         constant = spread <= 10 * np.finfo(np.float64).eps  # rounding of a constant, not variation
-        return cls(shift=mean * size, scale=np.where(constant, 1.0, spread * size))
+        return cls(shift=np.asarray(mean * size), scale=np.where(constant, 1.0, spread * size))
 
     @classmethod
     def identity(cls, n_columns: int | None = None) -> "Standardizer":

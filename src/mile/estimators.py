@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -71,7 +71,7 @@ class _MileEstimator(BaseEstimator):
 
     def _fit(
         self, x: np.ndarray, y: np.ndarray, likelihood: Any, configuration: dict[str, Any], **options: Any
-    ) -> Self:
+    ) -> None:
         network = MLP(
             n_inputs=x.shape[1],
             hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
@@ -84,7 +84,6 @@ class _MileEstimator(BaseEstimator):
             self.fit_: Fit = fit(
                 dataset, network, likelihood, random_state=seed, progress=progress, **configuration, **options
             )
-        return self
 
     def _configuration(self) -> dict[str, Any]:
         """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
@@ -214,7 +213,7 @@ class MileRegressor(RegressorMixin, _MileEstimator):
     (3, 2)
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "MileRegressor":
         """Fit the ensemble.
 
         Parameters
@@ -238,7 +237,8 @@ class MileRegressor(RegressorMixin, _MileEstimator):
         """
         configuration = self._configuration()
         X, y = check_training_data(self, X, y, numeric=True)
-        return self._fit(X, np.asarray(y, np.float64), Gaussian(), configuration)
+        self._fit(X, np.asarray(y, np.float64), Gaussian(), configuration)
+        return self
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""
@@ -269,7 +269,7 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
     (3, 3)
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "MileClassifier":
         """Fit the ensemble.
 
         Parameters
@@ -297,7 +297,8 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes.tolist()[0]!r}.")
-        return self._fit(X, codes, Categorical(len(classes)), configuration, classes=classes)
+        self._fit(X, codes, Categorical(len(classes)), configuration, classes=classes)
+        return self
 
     @property
     def classes_(self) -> np.ndarray:

@@ -5,6 +5,7 @@ mixture. Rows are processed in padded blocks of one fixed size, so a row's numbe
 neighbors, and memory does not depend on the number of rows.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -48,10 +49,19 @@ class _Mixture:
         return len(self.x)
 
     @property
+    def row_bytes(self) -> int:
+        return _COPIES * 8 * self.n_outputs * len(self.draws)
+
+    @property
     def block_rows(self) -> int:
-        per_row = _COPIES * 8 * self.n_outputs * len(self.draws)
+        """Rows of a block; not by the number of threads, so that results do not depend on that."""
         wanted = int(np.clip(_BLOCK_COMPONENTS // len(self.draws), _SMALLEST_BLOCK, _LARGEST_BLOCK))
-        return int(np.clip(self.memory // per_row, 1, wanted))
+        return int(np.clip(self.memory // self.row_bytes, 1, wanted))
+
+    @property
+    def backend(self) -> InProcess:
+        """As many threads as there are cores and as blocks fit the memory side by side."""
+        return InProcess(n_threads=max(1, min(os.cpu_count() or 1, self.memory // (self.block_rows * self.row_bytes))))
 
     def over_blocks(self, function: Callable[..., Any], *row_arrays: np.ndarray) -> Any:
         """Apply `function(components, *rows)` to each block and put its results, row by row, together.
@@ -73,7 +83,7 @@ class _Mixture:
             result = function(components, *arguments)
             return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
 
-        parts = InProcess().map(one_block, list(starts))
+        parts = self.backend.map(one_block, list(starts))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
 
 

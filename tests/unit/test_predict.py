@@ -178,6 +178,15 @@ class TestBlocks:
         tight = everything(case.predictive(memory=memory), case.y)
         np.testing.assert_allclose(tight, everything(case.predictive(), case.y), rtol=1e-9)
 
+    @pytest.mark.parametrize("memory", [1, 1 << 20, 1 << 27])
+    def test_blocks_of_all_threads_together_fit_the_memory(self, monkeypatch, rng, memory):
+        monkeypatch.setattr("os.cpu_count", lambda: 64)
+        draws = rng.standard_normal((500, CONSTANT.dimension)).astype(np.float32)
+        x = np.zeros((10, 1), np.float32)
+        mixture = Predictive(CONSTANT, Gaussian(), draws, x, Standardizer.identity(), memory)._mixture
+        used = mixture.backend.n_threads * mixture.block_rows * mixture.row_bytes
+        assert used <= max(memory, mixture.row_bytes)  # one row in one thread is the least
+
     def test_memory_does_not_grow_with_the_number_of_rows(self, rng):
         n_rows = 200_000
         draws = sixteenths(rng, 200, CONSTANT.dimension, sigma=0.2)
