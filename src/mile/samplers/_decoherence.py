@@ -11,6 +11,7 @@ from mile._types import Position, Scalar
 # L is kept between a tenth of a step, where each step already has a direction of its own, and ten times phase II's.
 _SHORTEST = 0.1
 _LONGEST = 10.0
+_FEWEST_DRAWS = 4  # two pairs; with fewer there is no autocorrelation to speak of
 
 
 class Moments(NamedTuple):
@@ -47,9 +48,11 @@ def length_from_autocorrelation(
 ) -> tuple[Scalar, Bool[Array, ""]]:
     """Return L from the mean autocorrelation time (end of phase III), and whether it could be measured.
 
-    Coordinates without a finite time are left out; if none is left, L stays at its previous value. The
-    result is kept between a tenth of a step and ten times the previous length.
+    Coordinates without a finite time are left out; if none is left, or hardly a draw, L stays at its previous
+    value. The result is kept between a tenth of a step and ten times the previous length.
     """
+    if draws.shape[0] < _FEWEST_DRAWS:
+        return previous, jnp.zeros((), bool)
     times = thinning * draws.shape[0] / effective_sample_size(draws)
     usable = jnp.isfinite(times)
     mean_time = jnp.sum(jnp.where(usable, times, 0.0)) / jnp.maximum(usable.sum(), 1)

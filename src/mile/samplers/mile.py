@@ -53,7 +53,7 @@ class Mile:
     n_fft_samples: int = 10_000  # section 3.2, phase III bottleneck
 
     def __post_init__(self) -> None:
-        check_count("warmup_steps", self.warmup_steps, smallest=20)
+        check_count("warmup_steps", self.warmup_steps, smallest=3)
         check_count("sampling_steps", self.sampling_steps)
         check_count("n_draws", self.n_draws)
         check_count("n_coordinates", self.n_coordinates)
@@ -69,8 +69,8 @@ class Mile:
             check_number("each entry of fractions", fraction, positive=True)
         if abs(sum(self.fractions) - 1.0) > 1e-6:
             raise ValueError(f"fractions must sum to 1; got {self.fractions!r}.")
-        if self._phase_steps()[0] < 4:
-            raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves fewer than 4 steps for phase I.")
+        if self._phase_steps()[0] < 1:
+            raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
         if not isinstance(self.schedule, Linear | Geometric):
             raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {self.schedule!r}.")
         check_number("step_size_memory", self.step_size_memory, smallest=1.0)
@@ -80,7 +80,7 @@ class Mile:
             check_number("step_size", self.step_size, positive=True)
 
     def _phase_steps(self) -> tuple[int, int, int]:
-        second, third = (max(4, round(fraction * self.warmup_steps)) for fraction in self.fractions[1:])
+        second, third = (max(1, round(fraction * self.warmup_steps)) for fraction in self.fractions[1:])
         return self.warmup_steps - second - third, second, third
 
     @property

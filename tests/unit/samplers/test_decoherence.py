@@ -136,6 +136,10 @@ class TestLengthFromAutocorrelation:
         assert not measured
         assert length == 2.5
 
+    @pytest.mark.parametrize("n_draws", [1, 2, 3])
+    def test_too_few_draws_keep_the_previous_length(self, n_draws):
+        assert measure(autoregressive(0.5, 1_000, 4)[:n_draws], previous=2.5) == (2.5, False)
+
     def test_a_coordinate_with_nan_is_left_out(self):
         moving = jnp.tile(autoregressive(0.5, 1_000, 2), 2)
         broken = moving.at[10, :2].set(jnp.nan)

@@ -39,18 +39,18 @@ class TestConfiguration:
         assert [phase.first_steps for phase in phases[:2]] == [40_000, 40_000]
         assert [phase.total_steps for phase in phases[:2]] == [45_000, 45_000]
 
-    @pytest.mark.parametrize("warmup_steps", [20, 21, 101, 5_003])
+    @pytest.mark.parametrize("warmup_steps", [3, 10, 21, 101, 5_003])
     @pytest.mark.parametrize("fractions", [(0.8, 0.1, 0.1), (0.5, 0.3, 0.2), (1 / 3, 1 / 3, 1 / 3)])
     def test_phases_use_the_whole_budget_and_are_never_empty(self, warmup_steps, fractions):
         phases = Mile(warmup_steps=warmup_steps, fractions=fractions, step_size=0.01).phases
         assert sum(phase.n_steps for phase in phases[:3]) == warmup_steps
-        assert min(phase.n_steps for phase in phases) >= 4
+        assert min(phase.n_steps for phase in phases) >= 1
         assert min(phase.n_records for phase in phases) >= 1
 
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            *[("warmup_steps", value) for value in (19, 0, -1, 100.0, True, "100", None)],
+            *[("warmup_steps", value) for value in (2, 0, -1, 100.0, True, "100", None)],
             *[("sampling_steps", value) for value in (0, -1, 10.0, True, "10", None)],
             *[("n_draws", value) for value in (0, -1, 1.5, True, "10", None, 10_001)],
             *[("n_coordinates", value) for value in (0, -1, 2.0, True, None)],
@@ -77,7 +77,7 @@ class TestConfiguration:
 
     def test_warmup_too_short_for_its_fractions_is_refused(self):
         with pytest.raises(ValueError, match="warmup_steps"):
-            Mile(warmup_steps=20, fractions=(0.1, 0.8, 0.1))
+            Mile(warmup_steps=3, fractions=(0.05, 0.9, 0.05))
 
     def test_numpy_integers_are_numbers_too(self):
         assert Mile(warmup_steps=np.int64(100), sampling_steps=np.int32(10), n_draws=np.int64(10)).n_draws == 10
