@@ -279,7 +279,7 @@ class TestBadArguments:
             ({"n_draws": 0}, "n_draws must be an integer of at least 1"),
             ({"n_draws": 2.5}, "n_draws must be an integer"),
             ({"sampling_steps": -1}, "sampling_steps must be an integer"),
-            ({"warmup_steps": 5}, "warmup_steps must be an integer of at least 20"),
+            ({"warmup_steps": 2}, "warmup_steps must be an integer of at least 3"),
             ({"step_size": 0.0}, "step_size must be a positive number"),
             ({"step_size": float("nan")}, "step_size must be a positive number"),
             ({"random_state": -1}, "random_state must be None, an integer"),
