@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 _ACCELERATOR_WIDTH = 16
 
@@ -55,7 +55,7 @@ class InProcess:
         n_threads = self.n_threads or os.cpu_count() or 1
         if n_threads == 1 or len(tasks) <= 1:
             return [function(task) for task in tasks]
-        double_precision = jax.dtypes.canonicalize_dtype(float) == np.float64
+        double_precision = jnp.result_type(float) == jnp.float64
 
         def in_callers_precision(task: Task) -> Result:
             # `jax.enable_x64` holds for the caller's thread only.
