@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from mile._types import Key
 
@@ -38,6 +39,6 @@ def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | 
     )
 
 
-def stream(seed: int, stage: int, chain: int) -> Key:
-    """Return the key of one chain in one stage."""
+def stream(seed: int | Array, stage: int | Array, chain: int | Array) -> Key:
+    """Return the key of one chain in one stage; in compiled code the three may be arguments (uint32)."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stage), chain)

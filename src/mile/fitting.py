@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from mile._checks import check_count
 from mile._errors import FitFailedError, FitWarning, Status
@@ -144,8 +143,7 @@ def fit(
 
     def attempt(chain_ids: range) -> _Attempt:
         members = train_members(posterior, validation, training, chain_ids, seed=seed, progress=progress)
-        starts = jnp.asarray(members.positions)
-        chains = run_chains(configured, posterior, starts, seed=seed, chain_ids=chain_ids, progress=progress)
+        chains = run_chains(configured, posterior, members.positions, seed=seed, chain_ids=chain_ids, progress=progress)
         return _Attempt(np.asarray(chain_ids), members, chains)
 
     result = attempt(range(n_chains))
@@ -222,9 +220,8 @@ def _warn_of_spikes(result: _Attempt, posterior: Posterior, dataset: Dataset) ->
     values = np.unique(y)
     if not 2 <= len(values) <= _SPIKE_LARGEST_SHARE * len(y):
         return
-    draws = jnp.asarray(result.chains.draws[result.ok, -1])
-    outputs = jax.vmap(lambda draw: posterior.network.apply(draw, posterior.rows.x[:, :_SPIKE_ROWS]))(draws)
-    scales = np.exp(np.asarray(outputs)[:, 1, : len(y)])
+    outputs = np.asarray(_outputs(posterior, result.chains.draws[result.ok, -1]))
+    scales = np.exp(outputs[:, 1, : len(y)])
     spacing = float(np.median(np.diff(values)))
     share = float(np.mean(scales < _SPIKE_WIDTH * spacing))
     if share > _SPIKE_SMALLEST_SHARE:
@@ -235,6 +232,13 @@ def _warn_of_spikes(result: _Attempt, posterior: Posterior, dataset: Dataset) ->
             FitWarning,
             stacklevel=3,
         )
+
+
+@jax.jit
+def _outputs(posterior: Posterior, draws: Float[Array, "chain d"]) -> Float[Array, "chain output row"]:
+    """Return what the networks say of the first rows."""
+    x = posterior.rows.x[:, :_SPIKE_ROWS]
+    return jax.vmap(lambda draw: posterior.network.apply(draw, x))(draws)
 
 
 def _report(result: _Attempt, first_reasons: str, n_chains: int) -> None:

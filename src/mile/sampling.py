@@ -112,13 +112,14 @@ def sample(
     >>> result.draws.shape
     (2, 200, 3)
     """
-    positions = jnp.asarray(positions)
+    positions = np.asarray(positions)
     if positions.ndim != 2 or positions.shape[0] < 1 or positions.shape[1] < 2:
         raise ValueError(f"positions must be an array (K, d) with K >= 1 and d >= 2; got shape {positions.shape}.")
     if not jnp.issubdtype(positions.dtype, jnp.floating):
         raise ValueError(f"positions must be floating-point numbers; got dtype {positions.dtype}.")
     if not callable(logdensity):
         raise ValueError(f"logdensity must be a function of one vector; got {logdensity!r}.")
+    positions = positions.astype(jax.dtypes.canonicalize_dtype(positions.dtype), copy=False)
     value = jax.eval_shape(logdensity, jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
     if getattr(value, "shape", None) != ():
         raise ValueError(f"logdensity must return one number; it returns {value}.")
@@ -149,7 +150,7 @@ def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
 def run_chains(
     sampler: Sampler,
     target: Target,
-    positions: Float[Array, "chain d"],
+    positions: Float[Array, "chain d"] | np.ndarray,
     *,
     seed: int,
     chain_ids: Sequence[int] | None = None,
@@ -163,16 +164,17 @@ def run_chains(
     threads, nor `block_steps` (default: about a second's worth) changes a bit of a chain's draws. A chain
     that fails runs on to the end, because the budget is fixed; its status says what happened first.
     """
+    positions = np.asarray(positions)  # indexing a JAX array would compile
     n_chains = len(positions)
     loop = _Loop(backend or InProcess(), progress or Silent(), target, block_steps)
-    chain_ids = range(n_chains) if chain_ids is None else chain_ids
+    ids = np.asarray(range(n_chains) if chain_ids is None else chain_ids, np.uint32)
     groups = loop.backend.groups(range(n_chains))
-    carries: list[Any] = [positions[jnp.asarray(group)] for group in groups]
+    carries: list[Any] = [positions[group] for group in groups]
     status = np.full(n_chains, Status.OK)
     info, history = {}, {}
     for index, phase in enumerate(sampler.phases):
-        keys = [jnp.stack([stream(seed, Stage.SAMPLE + index, chain_ids[slot]) for slot in group]) for group in groups]
-        finished, records = _run_phase(phase, loop, keys, carries)
+        streams = [_Streams(np.uint32(seed), np.uint32(Stage.SAMPLE + index), ids[group]) for group in groups]
+        finished, records = _run_phase(phase, loop, streams, carries)
         carries = [end.carry for end in finished]
         status = np.where(status == Status.OK, _join([end.status for end in finished], n_chains), status)
         info[phase.name] = _join([end.report for end in finished], n_chains)
@@ -201,6 +203,14 @@ class _Loop(NamedTuple):
     block_steps: int | None
 
 
+class _Streams(NamedTuple):
+    """Names of the random streams of a group in one phase; compiled code turns them into keys."""
+
+    seed: Any
+    stage: Any
+    chains: Int[np.ndarray, " chain"]
+
+
 class _Block(NamedTuple):
     """Steps to make, and where their records go: record r ends at step first + (r + 1) * thinning."""
 
@@ -220,15 +230,17 @@ class _Block(NamedTuple):
         return max(0, self.stop - self.first) // self.thinning - self.base
 
 
-def _run_phase(phase: Phase, loop: _Loop, keys: list[Array], carries: list[Any]) -> tuple[list[Finished], list[Any]]:
+def _run_phase(
+    phase: Phase, loop: _Loop, streams: list[_Streams], carries: list[Any]
+) -> tuple[list[Finished], list[Any]]:
     """Run one phase on all groups; return how each finished and the records each kept."""
     backend = loop.backend
-    loop.progress.start(phase.name, phase.n_steps * len(keys))
+    loop.progress.start(phase.name, phase.n_steps * len(streams))
     carries = backend.map(
-        lambda args: _begin(phase, backend, *args, loop.target), list(zip(keys, carries, strict=True))
+        lambda group: _begin(phase, backend, *group, loop.target), list(zip(streams, carries, strict=True))
     )
-    capacity = _capacity(phase, keys[0], carries[0], loop)
-    parts: list[list[Any]] = [[] for _ in keys]
+    capacity = _capacity(phase, streams[0], carries[0], loop)
+    parts: list[list[Any]] = [[] for _ in streams]
     thinning = spacing(phase.n_steps, phase.n_records)
     first = phase.n_steps - thinning * phase.n_records  # the steps before it are not recorded
     stop, length = 0, loop.block_steps or _FIRST_BLOCK_STEPS
@@ -237,13 +249,13 @@ def _run_phase(phase: Phase, loop: _Loop, keys: list[Array], carries: list[Any])
         block = block._replace(stop=min(block.stop, first + (block.base + capacity) * thinning))
         began = time.perf_counter()
 
-        def advance(group: tuple[Array, Any], block: _Block = block) -> tuple[Any, Any]:
+        def advance(group: tuple[_Streams, Any], block: _Block = block) -> tuple[Any, Any]:
             carry, records = _advance(phase, capacity, backend, (*block, block.base), *group, loop.target)
             records = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:, : block.n_complete]), records)
             loop.progress.advance(block.stop - block.start)
             return carry, records
 
-        carries, records = map(list, zip(*backend.map(advance, list(zip(keys, carries, strict=True))), strict=True))
+        carries, records = map(list, zip(*backend.map(advance, list(zip(streams, carries, strict=True))), strict=True))
         for part, record in zip(parts, records, strict=True):
             part.append(record)
         if loop.block_steps is None:
@@ -260,11 +272,15 @@ def _next_length(length: int, seconds: float) -> int:
     return max(1, length // 2) if seconds > 2.0 * _BLOCK_SECONDS else length
 
 
-def _capacity(phase: Phase, keys: Array, carries: Any, loop: _Loop) -> int:
-    """Return how many records fit the buffer of one block."""
-    step = loop.backend.over_group(lambda key, carry: phase.step(key, carry, loop.target)[1])
-    floats = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(step, keys, carries)))
-    return max(1, min(phase.n_records, _BUFFER_RECORDS, _BUFFER_FLOATS // floats))
+def _capacity(phase: Phase, streams: _Streams, carries: Any, loop: _Loop) -> int:
+    """Return how many records fit the buffer of one block; budgets do not matter, so that they share a program."""
+
+    def records(phase: Phase, streams: _Streams, carries: Any, target: Target) -> Any:
+        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], loop.backend, streams, carries)
+
+    shapes = jax.eval_shape(records, phase, streams, carries, loop.target)
+    floats = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return max(1, min(_BUFFER_RECORDS, _BUFFER_FLOATS // floats))
 
 
 def _join(parts: list[Any], n_chains: int) -> Any:
@@ -272,17 +288,33 @@ def _join(parts: list[Any], n_chains: int) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_chains], *parts)
 
 
-@partial(jax.jit, static_argnames=("phase", "backend"))
-def _begin(phase: Phase, backend: InProcess, keys: Array, carries: Any, target: Target) -> Any:
-    # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
-    return backend.over_group(lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target))(
-        keys, carries
+# Everything that a phase holds as numbers is an argument of these programs: budgets, step sizes, seeds, ids.
+
+
+def _over_group(function: Callable[..., Any], backend: InProcess, streams: _Streams, carries: Any) -> Any:
+    """Apply a function of one chain's key and carry to a group."""
+    return backend.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
+        streams.chains, carries
     )
 
 
-@partial(jax.jit, static_argnames=("phase", "capacity", "backend"), donate_argnames="carries")
+@partial(jax.jit, inline=True)
+def _step(phase: Phase, key: Array, carry: Any, target: Target) -> tuple[Any, Any]:
+    # Inlined, so it leaves no trace in the programs; but its own tracing, the slow part, happens only once.
+    return phase.step(key, carry, target)
+
+
+@partial(jax.jit, static_argnames="backend")
+def _begin(phase: Phase, backend: InProcess, streams: _Streams, carries: Any, target: Target) -> Any:
+    # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
+    return _over_group(
+        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), backend, streams, carries
+    )
+
+
+@partial(jax.jit, static_argnames=("capacity", "backend"), donate_argnames="carries")
 def _advance(
-    phase: Phase, capacity: int, backend: InProcess, bounds: tuple, keys: Array, carries: Any, target: Target
+    phase: Phase, capacity: int, backend: InProcess, bounds: tuple, streams: _Streams, carries: Any, target: Target
 ) -> tuple[Any, Any]:
     """Make the steps of one block.
 
@@ -292,12 +324,12 @@ def _advance(
     start, stop, first, thinning, base = bounds
 
     def one_chain(key: Array, carry: Any) -> tuple[Any, Any]:
-        record = jax.eval_shape(lambda: phase.step(key, carry, target)[1])
+        record = jax.eval_shape(_step, phase, key, carry, target)[1]
         buffer = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), record)
 
         def body(index: Array, loop_carry: tuple[Any, Any]) -> tuple[Any, Any]:
             carry, buffer = loop_carry
-            carry, record = phase.step(jax.random.fold_in(key, index), carry, target)
+            carry, record = _step(phase, jax.random.fold_in(key, index), carry, target)
             # Every step writes to its record's slot; the last one of a window stays.
             slot = jnp.where(index < first, capacity, (index - first) // thinning - base)
             buffer = jax.tree.map(lambda old, new: old.at[slot].set(new, mode="drop"), buffer, record)
@@ -305,9 +337,9 @@ def _advance(
 
         return jax.lax.fori_loop(start, stop, body, (carry, buffer))
 
-    return backend.over_group(one_chain)(keys, carries)
+    return _over_group(one_chain, backend, streams, carries)
 
 
-@partial(jax.jit, static_argnames=("phase", "backend"))
+@partial(jax.jit, static_argnames="backend")
 def _finish(phase: Phase, backend: InProcess, carries: Any) -> Finished:
     return backend.over_group(phase.finish)(carries)

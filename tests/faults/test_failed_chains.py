@@ -125,6 +125,7 @@ class Around:
         return self.inner.n_records
 
 
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Logging(Around):
     """Adds up the steps in which the density struck, from its own log."""
@@ -173,6 +174,7 @@ class Marked(NamedTuple):
     start: Any
 
 
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Breaking(Around):
     """Gives marked chains a density that is nowhere a number; the first phase marks them by their first weight."""
@@ -339,6 +341,7 @@ class Spike:
         return -0.5 * square + self.height * jnp.exp(-0.5 * square / 1e-4**2)
 
 
+@jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class Collapsing(Sample):
     """Sampling whose step size has collapsed for chains with a negative first coordinate."""

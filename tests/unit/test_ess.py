@@ -44,6 +44,14 @@ def test_equals_stans_recipe(coefficient, n_draws):
         np.testing.assert_allclose(ess(jnp.asarray(chains)), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n_draws", [4, 5, 17, 100])
+@pytest.mark.parametrize("coefficient", [-0.6, 0.7, 0.98])
+def test_counts_the_first_draws_only(coefficient, n_draws):
+    chains = autoregressive(coefficient, 2 * n_draws + 1, 20)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(ess(jnp.asarray(chains), n_draws), ess(jnp.asarray(chains[:n_draws])), rtol=1e-9)
+
+
 @pytest.mark.parametrize("n_draws", [100, 1_001])
 @pytest.mark.parametrize("coefficient", [-0.6, 0.0, 0.7, 0.98])
 def test_equals_blackjax_for_one_chain(coefficient, n_draws):

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -18,6 +18,7 @@ from mile import MLP, Chains, FitFailedError, FitWarning, Gaussian, Mile, Normal
 from mile.execution import InProcess
 from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.samplers._step_size import Linear
 from mile.sampling import run_chains
 
 # One small configuration for most tests: its programs are compiled once. More draws than a block's buffer holds,
@@ -96,8 +97,9 @@ class TestBits:
 
     def test_same_seed_in_two_processes_gives_the_same_hashes_and_another_seed_others(self):
         # One process compiles for itself, the other may take what this one has compiled.
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
-        cached = plain | {
+        others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+        plain = others | {"JAX_ENABLE_COMPILATION_CACHE": "0"}
+        cached = others | {
             "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -356,31 +358,32 @@ class TestProgress:
             assert advanced <= total, stage
 
 
-@dataclass(frozen=True)
-class Compilations:
-    names: list
-
-    def __call__(self, event, seconds, fun_name="", **_):
-        if event == "/jax/core/compile/backend_compile_duration":
-            self.names.append(fun_name)
-
-
-@pytest.fixture
-def compilations():
-    """Return the names of the programs compiled from now on."""
-    listener = Compilations([])
-    jax.monitoring.register_event_duration_secs_listener(listener)
-    yield listener.names
-    jax.monitoring.unregister_event_duration_listener(listener)
-
-
 class TestCompilations:
-    def test_a_phase_is_compiled_once_for_all_chains(self, compilations):
-        run(block_steps=100)
+    def test_a_program_is_compiled_once_for_all_chains_and_phases_one_and_two_share_theirs(self, compilations):
+        positions = starts(3, dimension=7)
         compilations.clear()
-        run(replace(SMALL, n_draws=50), n_chains=3, block_steps=100)  # tuning is the same, sampling is not
-        for name in ("jit(_begin)", "jit(_advance)", "jit(_finish)"):
-            assert compilations.count(name) == 1
+        run_chains(SMALL, FunctionTarget(NORMAL), positions, seed=SEED)
+        assert compilations.count("jit(_begin)") == 4
+        assert compilations.count("jit(_advance)") == compilations.count("jit(_finish)") == 3
+        assert len(compilations) == 10
+
+    def test_other_budgets_and_numbers_compile_nothing(self, compilations):
+        run()
+        compilations.clear()
+        others = Mile(
+            warmup_steps=205,
+            sampling_steps=61,
+            n_draws=20,
+            step_size=0.2,
+            fractions=(0.6, 0.3, 0.1),
+            schedule=Linear(start=0.4, end=0.2),
+            step_size_memory=50.0,
+            trust=2.0,
+            length_factor=0.3,
+            n_fft_samples=8,
+        )
+        assert run(others).ok.all()
+        assert compilations == []
 
     def test_a_second_run_compiles_nothing(self, compilations):
         run(block_steps=100)

@@ -44,17 +44,21 @@ def length_from_moments(moments: Moments, step_size: Scalar) -> Scalar:
 
 
 def length_from_autocorrelation(
-    draws: Float[Array, "draw coordinate"], thinning: int, step_size: Scalar, previous: Scalar, factor: float
+    draws: Float[Array, "capacity coordinate"],
+    n_draws: int,
+    thinning: int,
+    step_size: Scalar,
+    previous: Scalar,
+    factor: float,
 ) -> tuple[Scalar, Bool[Array, ""]]:
     """Return L from the mean autocorrelation time (end of phase III), and whether it could be measured.
 
-    Coordinates without a finite time are left out; if none is left, or hardly a draw, L stays at its previous
-    value. The result is kept between a tenth of a step and ten times the previous length.
+    Only the first `n_draws` count, which are `thinning` steps apart. Coordinates without a finite time are left
+    out; if none is left, or hardly a draw, L stays at its previous value. The result is kept between a tenth of a
+    step and ten times the previous length.
     """
-    if draws.shape[0] < _FEWEST_DRAWS:
-        return previous, jnp.zeros((), bool)
-    times = thinning * draws.shape[0] / effective_sample_size(draws)
-    usable = jnp.isfinite(times)
+    times = thinning * n_draws / effective_sample_size(draws, n_draws)
+    usable = jnp.isfinite(times) & (n_draws >= _FEWEST_DRAWS)
     mean_time = jnp.sum(jnp.where(usable, times, 0.0)) / jnp.maximum(usable.sum(), 1)
     length = jnp.clip(
         factor * step_size * mean_time, _SHORTEST * step_size, jnp.maximum(_LONGEST * previous, step_size)

@@ -5,10 +5,11 @@ constant in that law; a running average of these estimates, weighted by how far 
 gives the step size that meets the target.
 """
 
-import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
@@ -19,6 +20,20 @@ _ENERGY_FLOOR = 1e-8  # keeps the logarithm of a zero error finite
 _SHRINK = 0.8  # a step size that produced a non-finite step is never used again, nor are larger ones
 
 
+def _register_schedule(schedule: Any) -> Any:
+    """Let a schedule's numbers enter compiled code as arguments."""
+
+    def unflatten(_: None, numbers: Iterable[Any]) -> Any:
+        # Not by its constructor, whose checks are for numbers and not for their stand-ins.
+        rebuilt = object.__new__(schedule)
+        rebuilt.__dict__.update(zip((field.name for field in fields(schedule)), numbers, strict=True))
+        return rebuilt
+
+    jax.tree_util.register_pytree_node(schedule, lambda given: (astuple(given), None), unflatten)
+    return schedule
+
+
+@_register_schedule
 @dataclass(frozen=True, kw_only=True)
 class Linear:
     """Wanted energy variance per dimension, falling linearly over phases I and II (paper section 3.2)."""
@@ -35,6 +50,7 @@ class Linear:
         return self.start + (self.end - self.start) * jnp.minimum(step / total_steps, 1.0)
 
 
+@_register_schedule
 @dataclass(frozen=True, kw_only=True)
 class Geometric:
     """Wanted energy variance per dimension, falling geometrically over the first part of phase I."""
@@ -51,7 +67,7 @@ class Geometric:
     def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
         """Return the level wanted at `step`."""
         progress = jnp.minimum(step / (self.fraction * phase_one_steps), 1.0)
-        return self.start * jnp.exp(progress * math.log(self.end / self.start))
+        return self.start * jnp.exp(progress * jnp.log(self.end / self.start))
 
 
 class StepSize(NamedTuple):

@@ -35,7 +35,12 @@ class Finished(NamedTuple):
 
 
 class Phase(Protocol):
-    """One stage of a chain: pure, hashable, written for one chain; the loop in `sample.py` runs it in blocks."""
+    """One stage of a chain: pure, hashable, written for one chain; the loop in `sampling.py` runs it in blocks.
+
+    A phase is a pytree. Its leaves, such as budgets, enter compiled code as arguments, so that one program serves
+    all their values; static is only what decides shapes. The name should be neither: then phases that differ in
+    numbers alone share their programs.
+    """
 
     @property
     def name(self) -> str:

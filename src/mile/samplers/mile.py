@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ _LARGEST_BAD_SHARE = 0.05
 _SMALLEST_TRAVEL = 0.1
 _LARGEST_FALL_PER_DIMENSION = 10.0
 _HISTORY = 200  # records kept of each tuning phase, enough for a plot
+_SMALLEST_BUFFER = 512  # samples of phase III; below, memory is not worth a program of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ class Mile:
         if self.step_size is None:
             raise ValueError("step_size is open: call with_start(step_size) before running the sampler.")
         first, second, third = self._phase_steps()
+        thinning = -(-third // self.n_fft_samples)
         tuning = TuneStepSize(
             name="phase I",
             n_steps=first,
@@ -110,9 +113,10 @@ class Mile:
             TuneLength(
                 name="phase III",
                 n_steps=third,
+                thinning=thinning,
                 factor=self.length_factor,
                 n_coordinates=self.n_coordinates,
-                n_fft_samples=self.n_fft_samples,
+                capacity=_buffer_size(third // thinning),
             ),
             Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws),
         )
@@ -146,12 +150,12 @@ class Tuning(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """Carry of phase III; `samples` are the chosen coordinates at every thinned step."""
+    """Carry of phase III; the first `samples` are the chosen coordinates at every thinned step, the rest is unused."""
 
     state: _mclmc.State
     tuned: Tuned
     coordinates: Int[Array, " coordinate"]
-    samples: Float[Array, "draw coordinate"]
+    samples: Float[Array, "capacity coordinate"]
     index: Int[Array, ""]
     health: Health
 
@@ -179,11 +183,20 @@ class LengthRecord(NamedTuple):
     energy_change: Scalar
 
 
+# In compiled code the numbers of a phase are arguments; see `Phase`.
+_register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"])
+
+
+@partial(
+    _register_phase,
+    data_fields=["n_steps", "first_steps", "total_steps", "schedule", "step_size", "memory", "trust"],
+    meta_fields=[],
+)
 @dataclass(frozen=True, kw_only=True)
 class TuneStepSize:
     """Phases I and II: adapt the step size; the variances seen since the phase began give L at its end."""
 
-    name: str
+    name: str = ""
     n_steps: int
     first_steps: int
     total_steps: int
@@ -236,25 +249,22 @@ class TuneStepSize:
         return Finished(carry, _status(self, carry), report)
 
 
+@partial(_register_phase, data_fields=["n_steps", "thinning", "factor"], meta_fields=["n_coordinates", "capacity"])
 @dataclass(frozen=True, kw_only=True)
 class TuneLength:
     """Phase III: record a few coordinates and set L by their autocorrelation time."""
 
-    name: str
+    name: str = ""
     n_steps: int
+    thinning: int  # steps between two samples
     factor: float
     n_coordinates: int
-    n_fft_samples: int
+    capacity: int  # room for samples, at least as many as there will be
 
     @property
     def n_records(self) -> int:
         """A short history for plots."""
         return min(self.n_steps, _HISTORY)
-
-    @property
-    def thinning(self) -> int:
-        """Steps between two samples of the FFT."""
-        return -(-self.n_steps // self.n_fft_samples)
 
     def init(self, key: Key, carry: Tuning, target: Target) -> Measuring:
         """Choose the coordinates before the first step, so that nothing else is stored."""
@@ -268,7 +278,7 @@ class TuneLength:
             state=carry.state,
             tuned=Tuned(step_size, length_from_moments(carry.moments, step_size)),
             coordinates=coordinates,
-            samples=jnp.zeros((self.n_steps // self.thinning, coordinates.shape[0]), position.dtype),
+            samples=jnp.zeros((self.capacity, coordinates.shape[0]), position.dtype),
             index=jnp.zeros((), jnp.int32),
             health=_renew(carry.health),
         )
@@ -276,7 +286,7 @@ class TuneLength:
     def step(self, key: Key, carry: Measuring, target: Target) -> tuple[Measuring, "LengthRecord"]:
         """Make one step with the tuned step size and remember the chosen coordinates."""
         state, info = _mclmc.step(key, carry.state, target, carry.tuned.step_size, carry.tuned.L)
-        # Each step overwrites its slot, so the last step of every window stays.
+        # Each step overwrites its slot, so the last step of every window stays; an incomplete window is not used.
         samples = carry.samples.at[carry.index // self.thinning].set(state.position[carry.coordinates], mode="drop")
         carry = carry._replace(state=state, samples=samples, index=carry.index + 1, health=_watch(carry.health, info))
         return carry, LengthRecord(state.logdensity, info.energy_change)
@@ -284,17 +294,20 @@ class TuneLength:
     def finish(self, carry: Measuring) -> Finished:
         """Set L from the autocorrelation time, or keep phase II's if it cannot be measured."""
         step_size, previous = carry.tuned.step_size, carry.tuned.L
-        length, measured = length_from_autocorrelation(carry.samples, self.thinning, step_size, previous, self.factor)
+        length, measured = length_from_autocorrelation(
+            carry.samples, self.n_steps // self.thinning, self.thinning, step_size, previous, self.factor
+        )
         tuned = carry.tuned._replace(L=length)
         report = _report(self, carry, tuned) | {"L_measured": measured.astype(length.dtype)}
         return Finished(Sampling(carry.state, tuned, carry.health), _status(self, carry), report)
 
 
+@partial(_register_phase, data_fields=["n_steps", "n_records"], meta_fields=[])
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """Sampling with everything fixed."""
 
-    name: str
+    name: str = ""
     n_steps: int
     n_records: int
 
@@ -314,6 +327,12 @@ class Sample:
         status = _status(self, carry)
         status = jnp.where((status == Status.OK) & (travel < _SMALLEST_TRAVEL), Status.FROZEN, status)
         return Finished(carry, status, _report(self, carry, carry.tuned) | {"travel": travel})
+
+
+def _buffer_size(n_samples: int) -> int:
+    """Round up by less than 512 or a quarter, so that similar budgets share programs."""
+    step = max(_SMALLEST_BUFFER, (1 << n_samples.bit_length()) // 8)
+    return -(-n_samples // step) * step
 
 
 def _early_length(dimension: int) -> float:

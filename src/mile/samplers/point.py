@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 
 from mile._errors import Status
@@ -37,6 +38,7 @@ class DeepEnsemble:
         return self
 
 
+@jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class Keep:
     """Record the position."""

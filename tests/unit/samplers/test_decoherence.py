@@ -99,8 +99,9 @@ class TestLengthFromMoments:
 compiled_length = jax.jit(length_from_autocorrelation)
 
 
-def measure(draws, thinning=1, step_size=0.1, previous=1e3, factor=0.4):
-    length, measured = compiled_length(draws, thinning, jnp.float32(step_size), jnp.float32(previous), factor)
+def measure(draws, thinning=1, step_size=0.1, previous=1e3, factor=0.4, n_draws=None):
+    n_draws = len(draws) if n_draws is None else n_draws
+    length, measured = compiled_length(draws, n_draws, thinning, jnp.float32(step_size), jnp.float32(previous), factor)
     return float(length), bool(measured)
 
 
@@ -139,6 +140,12 @@ class TestLengthFromAutocorrelation:
     @pytest.mark.parametrize("n_draws", [1, 2, 3])
     def test_too_few_draws_keep_the_previous_length(self, n_draws):
         assert measure(autoregressive(0.5, 1_000, 4)[:n_draws], previous=2.5) == (2.5, False)
+
+    @pytest.mark.parametrize("n_draws", [4, 61, 600])
+    def test_room_that_is_not_used_does_not_count(self, n_draws):
+        draws = autoregressive(0.5, n_draws, 4)
+        padded = jnp.concatenate([draws, jnp.full((n_draws // 2, 4), 7.0)])
+        assert measure(padded, n_draws=n_draws)[0] == pytest.approx(measure(draws)[0], rel=1e-5)
 
     def test_a_coordinate_with_nan_is_left_out(self):
         moving = jnp.tile(autoregressive(0.5, 1_000, 2), 2)

@@ -88,6 +88,28 @@ class TestConfiguration:
         assert Mile().with_start(0.03).step_size == 0.03
         assert Mile(step_size=0.5).with_start(0.03).step_size == 0.5
 
+    def test_phases_of_other_budgets_and_numbers_make_the_same_programs(self):
+        one = Mile(step_size=0.1, warmup_steps=300, sampling_steps=50, n_draws=20)
+        other = Mile(
+            step_size=0.2,
+            warmup_steps=5_000,
+            sampling_steps=10_000,
+            n_draws=1_000,
+            fractions=(0.6, 0.3, 0.1),
+            schedule=Linear(start=0.4, end=0.2),
+            step_size_memory=50.0,
+            trust=2.0,
+            length_factor=0.3,
+            n_fft_samples=400,
+        )
+        structures = [[jax.tree.structure(phase) for phase in sampler.phases] for sampler in (one, other)]
+        assert structures[0] == structures[1]
+        first, second, third, sampling = structures[0]
+        assert first == second
+        assert len({first, third, sampling}) == 3
+        geometric = Mile(step_size=0.1, schedule=Geometric()).phases[0]
+        assert jax.tree.structure(geometric) != first  # another rule is another program
+
     def test_phases_are_hashable_so_that_programs_can_be_reused(self):
         one, other = (Mile(step_size=0.1, schedule=Geometric()).phases for _ in range(2))
         assert one == other
@@ -253,8 +275,9 @@ class TestPhases:
         third = SAMPLER.phases[2]
         # 25 steps for at most 10 samples: every third, so 8 of them.
         assert third.thinning == 3
-        assert start.samples.shape == end.samples.shape == (8, 4)
-        np.testing.assert_array_equal(end.samples, positions[2:24:3][:, np.asarray(start.coordinates)])
+        assert start.samples.shape == end.samples.shape == (third.capacity, 4)
+        np.testing.assert_array_equal(end.samples[:8], positions[2:24:3][:, np.asarray(start.coordinates)])
+        assert not end.samples[9:].any()  # of the ninth there is only the first of three steps
         stored = sum(leaf.size for leaf in jax.tree.leaves(end)) - end.samples.size
         assert stored < 5 * DIMENSION
 
@@ -277,18 +300,25 @@ class TestPhases:
         [(5_000, 10_000, 1), (10_000, 10_000, 1), (10_001, 10_000, 2), (7, 4, 2)],
     )
     def test_thinning_keeps_the_number_of_samples_within_its_limit(self, n_steps, n_fft_samples, thinning):
-        third = dataclasses.replace(SAMPLER.phases[2], n_steps=n_steps, n_fft_samples=n_fft_samples)
+        sampler = dataclasses.replace(SAMPLER, warmup_steps=4 * n_steps, n_fft_samples=n_fft_samples)
+        third = sampler.phases[2]
+        assert third.n_steps == n_steps
         assert third.thinning == thinning
         assert n_steps // third.thinning <= n_fft_samples
+
+    def test_room_for_samples_suffices_without_waste(self):
+        for n_steps in [*range(1, 3_000, 7), 5_000, 9_999, 10_000]:
+            third = Mile(warmup_steps=10 * n_steps, step_size=0.1).phases[2]
+            assert n_steps <= third.capacity <= max(n_steps + 511, 1.25 * n_steps), n_steps
 
     def test_sampling_uses_the_length_of_phase_three_and_goes_on_with_its_velocity(self, measured):
         _, end, _ = measured
         third, sampling = SAMPLER.phases[2:]
         finished = third.finish(end)
-        expected, was_measured = length_from_autocorrelation(end.samples, 3, *end.tuned[:2], 0.4)
+        expected, was_measured = length_from_autocorrelation(end.samples[:8], 8, 3, *end.tuned[:2], 0.4)
         start = sampling.init(jax.random.key(6), finished.carry, TARGET)
         assert was_measured
-        assert start.tuned.L == finished.report["L"] == expected
+        assert start.tuned.L == finished.report["L"] == pytest.approx(float(expected), rel=1e-5)
         assert start.tuned.L != end.tuned.L
         assert start.tuned.step_size == end.tuned.step_size
         assert_same_bits(start.state, end.state)
