@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile._checks import check_count
+from mile._compilation import use_compilation_cache
 from mile._errors import FitFailedError, FitWarning, Status
 from mile._progress import Progress, Silent
 from mile._random import draw_seed
@@ -68,6 +69,7 @@ class Fit:
         return self._mixture(self.members.positions[self.ok, None], x, memory)
 
     def _mixture(self, draws: np.ndarray, x: np.ndarray, memory: int) -> Predictive | ClassPredictive:
+        use_compilation_cache()
         draws = draws.reshape(-1, draws.shape[-1])
         x = self.x_scale.apply(x)
         if isinstance(self.likelihood, Categorical):
@@ -135,6 +137,7 @@ def fit(
     training = training or Training()
     configured = (sampler or Mile()).with_start(training.learning_rate)
     seed = draw_seed(random_state)
+    use_compilation_cache()
     posterior = Posterior(
         rows=pad_rows(dataset.x_train, dataset.y_train), network=network, likelihood=likelihood, prior=prior
     )

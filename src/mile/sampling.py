@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from mile._compilation import use_compilation_cache
 from mile._errors import FitFailedError, FitWarning, Status
 from mile._progress import Bars, Progress, Silent
 from mile._random import Stage, draw_seed, stream
@@ -127,6 +128,7 @@ def sample(
         sampler, preset, warmup_steps=warmup_steps, sampling_steps=sampling_steps, n_draws=n_draws
     ).with_start(step_size if step_size is not None else 0.25 * float(np.sqrt(positions.shape[1])))
     seed = draw_seed(random_state)
+    use_compilation_cache()
     target = FunctionTarget(logdensity)
     if verbose > 0:
         with Bars() as bars:

@@ -11,7 +11,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each module may import only from ranks before its own; modules of one rank are siblings and stay apart,
 # except inside `samplers`, a folder with an order of its own.
 RANKS = [
-    ["_types", "_checks", "_errors", "_random", "_ess", "_progress"],
+    ["_types", "_checks", "_compilation", "_errors", "_random", "_ess", "_progress"],
     ["data", "networks", "likelihoods", "priors"],
     ["posterior"],
     ["execution"],
