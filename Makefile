@@ -10,6 +10,8 @@ CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
 TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
+# What an installation is made of besides Python files.
+SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -70,22 +72,22 @@ $(CREATED):
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The build backend is installed beside the package: with it in place a later change of pyproject.toml
-# that asks for nothing new needs no network.
+# The build backend, and JAX for its headers, are installed beside the package: with them in place a later
+# change of pyproject.toml that asks for nothing new needs no network.
 define install
 @echo "Installing MILE and $(1) into $(VENV)"
-@$(PIP) install 'hatchling>=1.27,<2'
+@$(PIP) install 'hatchling>=1.27,<2' 'jax>=0.10.2,<0.13'
 @$(PIP) install --no-build-isolation -e '.$(2)'
 endef
 
-$(RUNTIME): pyproject.toml | $(CREATED)
+$(RUNTIME): $(SOURCES) | $(CREATED)
 	$(call install,what it needs)
 	@touch $@
 
-$(TEST): pyproject.toml | $(CREATED)
+$(TEST): $(SOURCES) | $(CREATED)
 	$(call install,the test tools,[test])
 	@touch $(RUNTIME) $@
 
-$(DEV): pyproject.toml | $(CREATED)
+$(DEV): $(SOURCES) | $(CREATED)
 	$(call install,the development tools,[dev])
 	@touch $(RUNTIME) $(TEST) $@

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
+from mile import native
+
 _ACCELERATOR_WIDTH = 16
 
 Task = TypeVar("Task")
@@ -54,7 +56,8 @@ class InProcess:
         """Apply `function`, which must block until its result is ready, to all tasks."""
         n_threads = self.n_threads or os.cpu_count() or 1
         if n_threads == 1 or len(tasks) <= 1:
-            return [function(task) for task in tasks]
+            with native.sharing_cores(1, n_threads):
+                return [function(task) for task in tasks]
         double_precision = jnp.result_type(float) == jnp.float64
 
         def in_callers_precision(task: Task) -> Result:
@@ -62,5 +65,5 @@ class InProcess:
             with jax.enable_x64(double_precision):
                 return function(task)
 
-        with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
+        with native.sharing_cores(len(tasks), n_threads), ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
             return list(pool.map(in_callers_precision, tasks))

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from mile import native
 from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._progress import Progress, Silent
@@ -25,6 +26,7 @@ from mile.execution import InProcess
 from mile.posterior import Posterior, Rows, log_likelihood
 
 _EPOCHS_PER_BLOCK = 25
+_ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ class Training:
     @property
     def optimizer(self) -> optax.GradientTransformation:
         """AdamW; weight decay is decoupled."""
-        return optax.adamw(self.learning_rate, weight_decay=self.weight_decay)
+        return optax.adamw(self.learning_rate, weight_decay=self.weight_decay, **_ADAM)
 
 
 class Members(NamedTuple):
@@ -182,30 +184,22 @@ def _train(
 
 def _epoch(training: Training, key: Array, member: _Member, posterior: Posterior, validation: Rows) -> _Member:
     network, likelihood, rows = posterior.network, posterior.likelihood, posterior.rows
-
-    def loss(position: Position, rows: Rows) -> Scalar:
-        return -log_likelihood(network, likelihood, position, rows) / jnp.maximum(jnp.sum(rows.weight), 1.0)
-
-    # Real rows in random order, padding behind them; the last batch may be partly padding, none is all of it.
-    n_slots = rows.y.shape[0]
-    shuffle = jnp.where(jnp.arange(n_slots) < rows.count, jax.random.uniform(key, (n_slots,)), 2.0)
-    batch_size = min(training.batch_size, n_slots)
-    order = jnp.pad(jnp.argsort(shuffle), (0, batch_size), constant_values=n_slots - 1)
-    n_batches = (rows.count + batch_size - 1) // batch_size
-
-    def batch_step(batch: Array, carry: tuple[Position, Any]) -> tuple[Position, Any]:
-        position, optimizer = carry
-        chosen = jax.lax.dynamic_slice(order, (batch * batch_size,), (batch_size,))
-        within = batch * batch_size + jnp.arange(batch_size) < rows.count
-        taken = rows.take(chosen)
-        gradient = jax.grad(loss)(position, Rows(x=taken.x, y=taken.y, weight=taken.weight * within, count=rows.count))
-        updates, optimizer = training.optimizer.update(gradient, optimizer, position)
-        position = optax.apply_updates(position, updates)
-        return cast(Position, position), optimizer
-
-    position, optimizer = jax.lax.fori_loop(0, n_batches, batch_step, (member.position, member.optimizer))
+    shuffle = jax.random.uniform(key, rows.y.shape)
+    update = partial(_update, training, network, likelihood)
+    spec = native.specify(network, likelihood, member.position.dtype, rows)
+    if spec is None:
+        position, optimizer = update(member.position, member.optimizer, shuffle, rows)
+    else:
+        position, optimizer = jax.lax.platform_dependent(
+            member.position,
+            member.optimizer,
+            shuffle,
+            rows,
+            cpu=partial(_native_update, training, spec),
+            default=update,
+        )
     validated = validation.count > 0
-    validation_loss = jnp.where(validated, loss(position, validation), jnp.nan)
+    validation_loss = jnp.where(validated, _loss(network, likelihood, position, validation), jnp.nan)
     waiting, better, stop = training.stopping.update(member.waiting, validation_loss)
     return _Member(
         position=position,
@@ -216,3 +210,64 @@ def _epoch(training: Training, key: Array, member: _Member, posterior: Posterior
         stopped=stop & validated,
         losses=member.losses.at[member.epoch].set(validation_loss),
     )
+
+
+def _loss(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
+    return -log_likelihood(network, likelihood, position, rows) / jnp.maximum(jnp.sum(rows.weight), 1.0)
+
+
+def _update(
+    training: Training,
+    network: Any,
+    likelihood: Any,
+    position: Position,
+    optimizer: Any,
+    shuffle: Float[Array, " slot"],
+    rows: Rows,
+) -> tuple[Position, Any]:
+    """Go once through the rows in the order of random numbers; the last batch may be partly padding."""
+    n_slots = rows.y.shape[0]
+    batch_size = min(training.batch_size, n_slots)
+    order = jnp.argsort(jnp.where(jnp.arange(n_slots) < rows.count, shuffle, 2.0))  # padding comes last
+    order = jnp.pad(order, (0, batch_size), constant_values=n_slots - 1)
+
+    def batch_step(batch: Array, carry: tuple[Position, Any]) -> tuple[Position, Any]:
+        position, optimizer = carry
+        chosen = jax.lax.dynamic_slice(order, (batch * batch_size,), (batch_size,))
+        within = batch * batch_size + jnp.arange(batch_size) < rows.count
+        taken = rows.take(chosen)
+        taken = Rows(x=taken.x, y=taken.y, weight=taken.weight * within, count=taken.count)
+        gradient = jax.grad(partial(_loss, network, likelihood))(position, taken)
+        updates, optimizer = training.optimizer.update(gradient, optimizer, position)
+        position = optax.apply_updates(position, updates)
+        return cast(Position, position), optimizer
+
+    n_batches = (rows.count + batch_size - 1) // batch_size
+    return jax.lax.fori_loop(0, n_batches, batch_step, (position, optimizer))
+
+
+def _native_update(
+    training: Training,
+    spec: native.Specification,
+    position: Position,
+    optimizer: Any,
+    shuffle: Float[Array, " slot"],
+    rows: Rows,
+) -> tuple[Position, Any]:
+    """Do the same in one call of the native kernel."""
+    batch_size = min(training.batch_size, rows.y.shape[0])
+    mu, nu, count = (optax.tree_utils.tree_get(optimizer, name) for name in ("mu", "nu", "count"))
+    position, mu, nu = native.epoch(
+        spec,
+        (position, mu, nu, count),
+        shuffle,
+        native.Data(rows.x, rows.y, rows.weight, rows.count),
+        batch_size,
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        decay_first=_ADAM["b1"],
+        decay_second=_ADAM["b2"],
+        epsilon=_ADAM["eps"],
+    )
+    count = count + (rows.count + batch_size - 1) // batch_size
+    return position, optax.tree_utils.tree_set(optimizer, mu=mu, nu=nu, count=count)

@@ -1,14 +1,28 @@
-"""The target: unnormalized log posterior of a network given data, a pytree with the data as leaves."""
+"""The target: unnormalized log posterior of a network given data, a pytree with the data as leaves.
 
+The data term is computed by the native kernel on CPU where that fits, and by XLA otherwise; both accept the
+same transformations.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
-from mile._types import Features, Position, Response, Scalar
+from mile import native
+from mile._types import Features, Key, Position, Response, Scalar
+from mile.priors import Normal
+
+# XLA keeps the hidden features of all rows it works on, a few times over: with this many rows at once that is
+# about 30 bytes x rows x width, 16 MB for a network 16 wide, however many rows there are.
+_XLA_ROWS = 1 << 15
+_FEWEST_BLOCKS = 3  # with fewer, blocks only cost time
 
 
 @jax.tree_util.register_dataclass
@@ -26,19 +40,22 @@ class Rows:
 
     def take(self, indices: Int[Array, " batch"]) -> "Rows":
         """Return the rows at `indices`, a mini-batch."""
-        weight = self.weight[indices]
-        return Rows(x=self.x[:, indices], y=self.y[indices], weight=weight, count=self.count)
+        count = jnp.asarray(len(indices), jnp.int32)
+        return Rows(x=self.x[:, indices], y=self.y[indices], weight=self.weight[indices], count=count)
 
 
 def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray) -> Rows:
     """Lay out a table for compiled code; zero rows are allowed and stand for no data at all."""
-    count = len(x)
-    padding = row_bucket(count) - count
+    count, n_slots = len(x), row_bucket(len(x))
+
+    def pad(values: np.ndarray) -> Array:
+        # Neither np.pad, which makes a further copy of a transposed table, nor jnp.asarray, which compiles.
+        padded = np.zeros((*values.shape[:-1], n_slots), values.dtype)
+        padded[..., :count] = values
+        return jax.device_put(padded)
+
     return Rows(
-        x=jnp.asarray(np.pad(x.T, ((0, 0), (0, padding)))),
-        y=jnp.asarray(np.pad(y, (0, padding))),
-        weight=jnp.asarray(np.pad(np.ones(count, x.dtype), (0, padding))),
-        count=jnp.asarray(count, jnp.int32),
+        x=pad(x.T), y=pad(y), weight=pad(np.ones(count, x.dtype)), count=jax.device_put(np.asarray(count, np.int32))
     )
 
 
@@ -69,13 +86,100 @@ class Posterior:
 
     def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
         """Return the unnormalized log posterior and its gradient."""
-        return jax.value_and_grad(self.logdensity)(position)
+        value, gradient = _value_and_grad(self.network, self.likelihood, position, self.rows)
+        prior, prior_gradient = jax.value_and_grad(self.prior.log_prob)(position)
+        return value + prior, gradient + prior_gradient
+
+    def native_step(self, key: Key, position: Position) -> Callable[..., Any] | None:
+        """Return the native form of one step of `samplers/_mclmc.py` on this posterior, or None.
+
+        The function takes key, state, step size and L and must run on CPU. The kernel knows normal priors and draws the
+        bits of JAX's default generator.
+        """
+        spec = native.specify(self.network, self.likelihood, position.dtype, self.rows)
+        default_bits = str(jax.random.key_impl(key)) == "threefry2x32" and jax.config.jax_threefry_partitionable
+        if spec is None or type(self.prior) is not Normal or not default_bits:
+            return None
+        precision = jnp.asarray(self.prior.scale**-2, position.dtype)
+        data = native.Data(self.rows.x, self.rows.y, self.rows.weight, self.rows.count)
+        return lambda key, state, step_size, L: native.mclmc_step(spec, key, state, step_size, L, precision, data)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def log_likelihood(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
     """Return the weighted sum of the rows' log likelihoods; a row that is not finite makes it so."""
+    return _on_cpu(native.value, _blocked, network, likelihood, position, rows)
+
+
+def _derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple[Scalar, Scalar]:
+    (position, rows), (position_tangent, rows_tangent) = primals, tangents
+    value, gradient = _value_and_grad(network, likelihood, position, rows)
+    tangent = jnp.zeros_like(value)
+    if not isinstance(position_tangent, SymbolicZero):
+        tangent += gradient @ position_tangent  # in the precision of the value
+    if not all(isinstance(leaf, SymbolicZero) for leaf in jax.tree.leaves(rows_tangent)):
+        rows_tangent = jax.tree.map(_materialize, rows, rows_tangent)
+        tangent += jax.jvp(partial(_plain, network, likelihood, position), (rows,), (rows_tangent,))[1]
+    return value, tangent
+
+
+log_likelihood.defjvp(_derivative, symbolic_zeros=True)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _value_and_grad(network: Any, likelihood: Any, position: Position, rows: Rows) -> tuple[Scalar, Position]:
+    xla = lambda *arguments: _blocked(*arguments, transform=partial(jax.value_and_grad, argnums=0))  # noqa: E731
+    return _on_cpu(native.value_and_grad, xla, network, likelihood, position, rows)
+
+
+@_value_and_grad.defjvp
+def _second_derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple:
+    # Nothing in the library needs it, so it has no fast form.
+    return jax.jvp(jax.value_and_grad(partial(_plain, network, likelihood)), primals, tangents)
+
+
+def _on_cpu(kernel: Callable, xla: Callable, network: Any, likelihood: Any, position: Position, rows: Rows) -> Any:
+    """Call the native kernel where the program runs on a CPU, and `xla` anywhere else."""
+    spec = native.specify(network, likelihood, position.dtype, rows)
+    if spec is None:
+        return xla(network, likelihood, position, rows)
+    return jax.lax.platform_dependent(
+        position,
+        rows,
+        cpu=lambda position, rows: kernel(spec, position, native.Data(rows.x, rows.y, rows.weight, rows.count)),
+        default=lambda position, rows: xla(network, likelihood, position, rows),
+    )
+
+
+def _materialize(primal: Array, tangent: Any) -> Any:
+    if not isinstance(tangent, SymbolicZero):
+        return tangent
+    exact = not jnp.issubdtype(primal.dtype, jnp.floating)
+    return np.zeros(primal.shape, jax.dtypes.float0) if exact else jnp.zeros_like(primal)
+
+
+def _plain(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
     outputs = network.apply(position, rows.x)
     return jnp.sum(rows.weight * likelihood.log_prob(outputs, rows.y))
+
+
+def _blocked(
+    network: Any, likelihood: Any, position: Position, rows: Rows, transform: Callable = lambda function: function
+) -> Any:
+    """Return `transform` of the plain function, summed over blocks of rows so that memory is bounded."""
+    function = transform(lambda position, rows: _plain(network, likelihood, position, rows))
+    n_rows = rows.y.shape[0]
+    size = min(n_rows & -n_rows, _XLA_ROWS)  # a power of two that divides the bucket
+    if n_rows < _FEWEST_BLOCKS * _XLA_ROWS or size < _XLA_ROWS // 16:
+        return function(position, rows)
+
+    def add(block: Array, total: Any) -> Any:
+        cut = partial(jax.lax.dynamic_slice_in_dim, start_index=block * size, slice_size=size)
+        part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=rows.count)
+        return jax.tree.map(jnp.add, total, function(position, part))
+
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, position, rows))
+    return jax.lax.fori_loop(0, n_rows // size, add, zero)
 
 
 @dataclass(frozen=True)

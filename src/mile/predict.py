@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import entr, logsumexp
 
+from mile import native
 from mile._checks import check_count
 from mile._random import draw_seed
 from mile._types import Features
@@ -30,6 +31,10 @@ DEFAULT_MEMORY = 1 << 30
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 64, 1024
 _BLOCK_COMPONENTS = 1 << 18  # rows x draws
 _COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
+# Sums over draws are made of parts of this many draws, added in order: the numbers of a row depend neither on the
+# threads nor on the other rows.
+_PART_DRAWS = 1024
+_SUMMARY_ROWS = 960  # ten tiles of the native kernel
 _QUANTILE_TOLERANCE = 1e-10  # in standard deviations of the narrowest component, which bounds the error of the cdf
 _QUANTILE_ITERATIONS = 200
 
@@ -39,10 +44,16 @@ class _Mixture:
     """Draws of a network, the rows to predict, and the way to walk over them in blocks."""
 
     network: Any
+    likelihood: Gaussian | Categorical
     draws: Float[np.ndarray, "draw d"]
     x: Float[np.ndarray, "row feature"]
     memory: int
-    n_outputs: int
+
+    @cached_property
+    def kernel(self) -> native.Specification | None:
+        """What the native kernel must know, if it is the one to use."""
+        on_cpu = jax.default_backend() == "cpu"
+        return native.specify(self.network, self.likelihood, self.draws.dtype) if on_cpu else None
 
     @property
     def n_rows(self) -> int:
@@ -50,7 +61,7 @@ class _Mixture:
 
     @property
     def row_bytes(self) -> int:
-        return _COPIES * 8 * self.n_outputs * len(self.draws)
+        return _COPIES * 8 * self.likelihood.n_outputs * len(self.draws)
 
     @property
     def block_rows(self) -> int:
@@ -70,7 +81,8 @@ class _Mixture:
         the row.
         """
         size = self.block_rows
-        draws = jnp.asarray(self.draws)
+        kernel = self.kernel
+        draws = self.draws if kernel else jnp.asarray(self.draws)
         starts = range(0, max(self.n_rows, 1), size)
 
         def one_block(start: int) -> Any:
@@ -78,13 +90,35 @@ class _Mixture:
             n_real = rows.stop - rows.start
             padded = np.zeros((self.x.shape[1], size), np.float32)
             padded[:, :n_real] = self.x[rows].T
-            components = np.asarray(_forward(self.network, draws, jnp.asarray(padded)))
+            if kernel:
+                components = native.outputs(kernel, self.draws, padded)
+            else:
+                components = np.asarray(_forward(self.network, draws, jnp.asarray(padded)))
             arguments = [_pad_last(array[..., rows], size) for array in row_arrays]
             result = function(components, *arguments)
             return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
 
         parts = self.backend.map(one_block, list(starts))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+
+    def over_draws(self, kernel: native.Specification) -> tuple[np.ndarray, np.ndarray]:
+        """Return the native kernel's means over draws, and the center of the first output that they refer to.
+
+        With a single block of rows the parts of the draws run side by side, otherwise the blocks do.
+        """
+        blocks = [slice(start, start + _SUMMARY_ROWS) for start in range(0, self.n_rows, _SUMMARY_ROWS)]
+        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
+        threads, alone = InProcess(), InProcess(n_threads=1)
+        outer, inner = (alone, threads) if len(blocks) == 1 else (threads, alone)
+
+        def one_block(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+            x = np.ascontiguousarray(self.x[rows].T)
+            center = native.outputs(kernel, self.draws[:1], x)[0, 0]
+            sums = inner.map(lambda part: native.summarize(kernel, self.draws[part], x, center), parts)
+            return center, sum(sums[1:], start=sums[0]) / len(self.draws)
+
+        centers, means = zip(*outer.map(one_block, blocks or [slice(0, 0)]), strict=True)
+        return np.concatenate(centers), np.concatenate(means, axis=1)
 
 
 def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
@@ -109,7 +143,7 @@ class Predictive:
         y_scale: Standardizer,
         memory: int = DEFAULT_MEMORY,
     ) -> None:
-        self._mixture = _Mixture(network, draws, x, memory, likelihood.n_outputs)
+        self._mixture = _Mixture(network, likelihood, draws, x, memory)
         self._likelihood = likelihood
         self._shift = float(y_scale.shift)
         self._scale = float(y_scale.scale)
@@ -139,6 +173,10 @@ class Predictive:
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if self._mixture.kernel:
+            center, (away, square, variance) = self._mixture.over_draws(self._mixture.kernel)
+            return center + away, variance, np.maximum(square - np.square(away), 0.0)
+
         def moments(components: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             location, scale = self._likelihood.moments(components)
             return location.mean(axis=0), np.square(scale).mean(axis=0), location.var(axis=0)
@@ -258,7 +296,7 @@ class ClassPredictive:
         classes: np.ndarray,
         memory: int = DEFAULT_MEMORY,
     ) -> None:
-        self._mixture = _Mixture(network, draws, x, memory, likelihood.n_outputs)
+        self._mixture = _Mixture(network, likelihood, draws, x, memory)
         self._likelihood = likelihood
         self.classes = classes
 
@@ -287,6 +325,10 @@ class ClassPredictive:
 
     @cached_property
     def _summary(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._mixture.kernel:
+            _, means = self._mixture.over_draws(self._mixture.kernel)
+            return means[:-1] / means[:-1].sum(axis=0), means[-1]
+
         def summarize(components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             probs = np.exp(self._likelihood.component_log_probs(components))
             mean = probs.mean(axis=0)

@@ -13,6 +13,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 RANKS = [
     ["_types", "_checks", "_compilation", "_errors", "_random", "_ess", "_progress"],
     ["data", "networks", "likelihoods", "priors"],
+    ["native"],
     ["posterior"],
     ["execution"],
     ["optimize", "samplers"],

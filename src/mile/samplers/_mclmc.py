@@ -49,6 +49,22 @@ def step(key: Key, state: State, target: Target, step_size: Scalar, L: Scalar | 
     If position, velocity, log density or the square of the energy change is not finite afterwards, the
     chain stays where it was and continues in a fresh direction.
     """
+    native_step = getattr(target, "native_step", lambda *_: None)(key, state.position)
+    if native_step is None:
+        return _step(key, state, target, step_size, L)
+
+    def in_one_call(key: Key, state: State, step_size: Scalar, L: Scalar, _: Target) -> tuple[State, Info]:
+        *new_state, energy_change, finite = native_step(key, state, step_size, L)
+        return State(*new_state), Info(energy_change, finite)
+
+    def by_parts(key: Key, state: State, step_size: Scalar, L: Scalar, target: Target) -> tuple[State, Info]:
+        return _step(key, state, target, step_size, L)
+
+    step_size, L = (jnp.asarray(number, state.position.dtype) for number in (step_size, L))
+    return jax.lax.platform_dependent(key, state, step_size, L, target, cpu=in_one_call, default=by_parts)
+
+
+def _step(key: Key, state: State, target: Target, step_size: Scalar, L: Scalar | float) -> tuple[State, Info]:
     dtype = state.position.dtype
     noise = jax.random.normal(key, (2, *state.position.shape), dtype)
     proposal, kinetic_change = integrate(noise, state, target, step_size, L)

@@ -1,0 +1,23 @@
+"""The native kernel: a multilayer perceptron's log likelihood, its gradient, and whole steps built on it, on CPU.
+
+An accelerator, never a second truth: XLA computes the same numbers up to rounding wherever the library
+is missing, the network is another one, the precision is not float32, or the device is not a CPU. Which of
+them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `optimize`.
+"""
+
+from mile.native._library import kernel_name, sharing_cores
+from mile.native._ops import Data, Specification, epoch, mclmc_step, outputs, specify, summarize, value, value_and_grad
+
+__all__ = [
+    "Data",
+    "Specification",
+    "epoch",
+    "kernel_name",
+    "mclmc_step",
+    "outputs",
+    "sharing_cores",
+    "specify",
+    "summarize",
+    "value",
+    "value_and_grad",
+]

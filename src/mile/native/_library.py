@@ -1,0 +1,68 @@
+"""The compiled library: found, loaded and registered with XLA once per process, or reported as missing once."""
+
+import contextlib
+import ctypes
+import logging
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jax
+
+_LOGGER = logging.getLogger("mile")
+_FILE = Path(__file__).with_name("_native.so")
+HANDLERS = ("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch")
+_UNLIMITED = 1 << 20
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the library, or None when it was not built, is switched off (MILE_NATIVE=0) or is refused."""
+    wanted = os.environ.get("MILE_NATIVE", "")
+    if wanted == "0":
+        return None
+    if not _FILE.exists():
+        _LOGGER.warning(
+            "mile: the native kernel was not built when the package was installed, so XLA computes everything, several "
+            "times slower. Reinstall with a C++ compiler (GCC or Clang) at hand to get it."
+        )
+        return None
+    try:
+        loaded = ctypes.CDLL(str(_FILE))
+        for name in HANDLERS:
+            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(loaded, name)), platform="cpu")
+        loaded.mile_kernel_name.restype = loaded.mile_use_kernel.restype = ctypes.c_char_p
+        loaded.mile_use_kernel.argtypes = [ctypes.c_char_p]
+        loaded.mile_use_kernel(wanted.encode() or None)
+        loaded.mile_use_helpers.argtypes = [ctypes.c_int64]
+    except Exception as error:
+        _LOGGER.warning("mile: the native kernel cannot be used, so XLA computes everything, slower. %s", error)
+        return None
+    return loaded
+
+
+def kernel_name() -> str:
+    """Return what computes on this machine's CPU: `xla`, `native-avx2`, ...
+
+    Same seed and same name: same bits.
+    """
+    loaded = library()
+    return "xla" if loaded is None else f"native-{loaded.mile_kernel_name().decode()}"
+
+
+@contextlib.contextmanager
+def sharing_cores(n_calls: int, n_threads: int) -> Iterator[None]:
+    """Tell the kernel that `n_calls` calls run side by side on `n_threads` threads.
+
+    Calls that leave no thread idle use no other; a call on its own spreads its rows. That changes nobody's bits.
+    """
+    loaded = library()
+    if loaded is None:
+        yield
+        return
+    loaded.mile_use_helpers(max(0, n_threads // max(1, min(n_calls, n_threads)) - 1))
+    try:
+        yield
+    finally:
+        loaded.mile_use_helpers(_UNLIMITED)

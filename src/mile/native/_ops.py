@@ -1,0 +1,233 @@
+"""The kernel's operations as JAX functions of one chain; `vmap` turns many chains into one call."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Float, Int
+
+from mile._types import Features, Position, Response, Scalar
+from mile.likelihoods import Categorical, Gaussian
+from mile.native._library import library
+from mile.networks import MLP
+
+_ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
+_HEADS = {Gaussian: 0, Categorical: 1}
+_RESPONSES = {Gaussian: jnp.float32, Categorical: jnp.int32}
+_MOST_LAYERS = 64
+
+
+class Specification(NamedTuple):
+    """What the kernel must know of a network and its likelihood; static and hashable."""
+
+    sizes: tuple[int, ...]
+    activation: int
+    head: int
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The same as attributes of a custom call."""
+        return {
+            "sizes": np.array(self.sizes, np.int64),
+            "activation": np.int64(self.activation),
+            "head": np.int64(self.head),
+        }
+
+
+def specify(network: Any, likelihood: Any, dtype: Any, rows: Any = None) -> Specification | None:
+    """Return what the kernel must know, or None if it does not fit or is not there.
+
+    `dtype` is that of the parameters; `rows`, if there are any, are the fields of `Data`.
+    """
+    fits = type(network) is MLP and type(likelihood) in _HEADS and len(network.hidden) < _MOST_LAYERS
+    if not fits or dtype != jnp.float32 or library() is None:
+        return None
+    if rows is not None:
+        given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
+        if given != (jnp.float32, _RESPONSES[type(likelihood)], jnp.float32, jnp.int32):
+            return None
+    sizes = (network.n_inputs, *network.hidden, network.n_outputs)
+    return Specification(sizes, _ACTIVATIONS[network.activation], _HEADS[type(likelihood)])
+
+
+class Data(NamedTuple):
+    """Arguments that all chains share."""
+
+    x: Features
+    y: Response
+    weight: Float[Array, " row"]
+    count: Int[Array, ""]
+
+
+def value_and_grad(spec: Specification, position: Position, data: Data) -> tuple[Scalar, Position]:
+    """Return the weighted log likelihood of all rows and its gradient."""
+
+    def call(chains: tuple[Array], data: Data) -> tuple[Array, Array]:
+        (position,) = chains
+        shapes = (_floats(len(position)), _floats(*position.shape))
+        return _ffi("mile_value_and_grad", shapes)(position, *_flat(data), **spec.attributes)
+
+    return _one_chain(call)((position,), data)
+
+
+def value(spec: Specification, position: Position, data: Data) -> Scalar:
+    """Return the weighted log likelihood of all rows."""
+
+    def call(chains: tuple[Array], data: Data) -> Array:
+        (position,) = chains
+        return _ffi("mile_value", _floats(len(position)))(position, *_flat(data), **spec.attributes)
+
+    return _one_chain(call)((position,), data)
+
+
+def mclmc_step(
+    spec: Specification,
+    key: jax.Array,
+    state: tuple[Position, Position, Scalar, Position],
+    step_size: Scalar,
+    L: Scalar,
+    precision: Scalar,
+    data: Data,
+) -> tuple[Position, Position, Scalar, Position, Scalar, Array]:
+    """Make one step of `samplers/_mclmc.py` under a normal prior of the given precision.
+
+    Returns the new position, velocity, log density and gradient, the energy change, and whether all of it
+    is finite.
+    """
+
+    def call(chains: tuple[Array, ...], shared: tuple[Scalar, Data]) -> Any:
+        precision, data = shared
+        n_chains, dimension = chains[1].shape
+        vectors, numbers = _floats(n_chains, dimension), _floats(n_chains)
+        shapes = (vectors, vectors, numbers, vectors, numbers, jax.ShapeDtypeStruct((n_chains,), jnp.bool_))
+        return _ffi("mile_mclmc_step", shapes)(*chains, precision[None], *_flat(data), **spec.attributes)
+
+    chain = (jax.random.key_data(key), *state, step_size, L)
+    return _one_chain(call)(chain, (precision, data))
+
+
+def epoch(
+    spec: Specification,
+    state: tuple[Position, Position, Position, Int[Array, ""]],
+    shuffle: Float[Array, " slot"],
+    data: Data,
+    batch_size: int,
+    **rule: float,
+) -> tuple[Position, Position, Position]:
+    """Make one epoch of AdamW over mini-batches of the rows in the order of `shuffle`, uniform random numbers.
+
+    `state` is position, both moments and the number of updates so far; `rule` are AdamW's five numbers.
+    """
+
+    def call(chains: tuple[Array, ...], data: Data) -> Any:
+        shapes = (_floats(*chains[0].shape),) * 3
+        numbers = {name: np.float32(value) for name, value in rule.items()}
+        return _ffi("mile_epoch", shapes)(
+            *chains, *_flat(data), **spec.attributes, batch_size=np.int64(batch_size), **numbers
+        )
+
+    return _one_chain(call)((*state, shuffle), data)
+
+
+def outputs(
+    spec: Specification, draws: Float[np.ndarray, "draw d"], x: Float[np.ndarray, "feature row"]
+) -> Float[np.ndarray, "draw output row"]:
+    """Return the network's outputs under every draw; runs without JAX and without the interpreter's lock."""
+    draws, x = _contiguous(draws), _contiguous(x)
+    result = np.empty((len(draws), spec.sizes[-1], x.shape[1]), np.float32)
+    sizes = np.array(spec.sizes, np.int64)
+    _run("mile_outputs", sizes, len(sizes) - 1, spec.activation, draws, len(draws), x, x.shape[1], result)
+    return result
+
+
+def summarize(
+    spec: Specification,
+    draws: Float[np.ndarray, "draw d"],
+    x: Float[np.ndarray, "feature row"],
+    center: Float[np.ndarray, " row"],
+) -> Float[np.ndarray, "number row"]:
+    """Return sums over draws, in double precision; runs as `outputs` does.
+
+    Gaussian: location minus center, its square, variance. Categorical: probability of each class, entropy.
+    """
+    draws, x, center = _contiguous(draws), _contiguous(x), _contiguous(center)
+    result = np.zeros((3 if spec.head == _HEADS[Gaussian] else spec.sizes[-1] + 1, x.shape[1]))
+    sizes = np.array(spec.sizes, np.int64)
+    numbers = (len(sizes) - 1, spec.activation, spec.head)
+    _run("mile_summarize", sizes, *numbers, draws, len(draws), x, x.shape[1], center, result)
+    return result
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _run(name: str, *arguments: np.ndarray | int) -> None:
+    loaded = library()
+    assert loaded is not None  # a specification exists only with it
+    pointers = [
+        ctypes.c_void_p(argument.ctypes.data) if isinstance(argument, np.ndarray) else ctypes.c_int64(argument)
+        for argument in arguments
+    ]
+    getattr(loaded, name)(*pointers)
+
+
+def _floats(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def _ffi(name: str, shapes: Any) -> Callable[..., Any]:
+    def call(*arguments: Array, **attributes: Any) -> Any:
+        types = shapes if jax.sharding.get_abstract_mesh().empty else _types_on_mesh(shapes, arguments)
+        return jax.ffi.ffi_call(name, types, vmap_method="sequential")(*arguments, **attributes)
+
+    return call
+
+
+def _types_on_mesh(shapes: Any, arguments: tuple[Array, ...]) -> Any:
+    """Return the shapes with the type of a result that depends on all arguments.
+
+    Inside shard_map the type says over which devices a number differs.
+    """
+
+    def depend_on_all(*arguments: Array) -> Any:
+        total = sum(jnp.sum(argument, dtype=jnp.float32) for argument in arguments)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(total, leaf.shape).astype(leaf.dtype), shapes)
+
+    return jax.eval_shape(depend_on_all, *arguments)
+
+
+def _flat(data: Data) -> tuple[Array, ...]:
+    return (data.x, data.y, data.weight, data.count[None])
+
+
+def _one_chain(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn `call(chains, shared)`, whose first argument has a leading axis, into a function of one chain.
+
+    Under `vmap` over chains it is one call for all of them; if the shared arguments are mapped too, one after another.
+    """
+
+    @custom_vmap
+    def single(chain: Any, shared: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf[0], call(jax.tree.map(lambda leaf: leaf[None], chain), shared))
+
+    @single.def_vmap
+    def many(axis_size: int, in_batched: Any, chain: Any, shared: Any) -> tuple[Any, Any]:
+        chain_batched, shared_batched = in_batched
+
+        def spread(leaf: Array, batched: bool) -> Array:
+            return leaf if batched else jnp.broadcast_to(leaf, (axis_size, *jnp.shape(leaf)))
+
+        chain = jax.tree.map(spread, chain, chain_batched)
+        if any(jax.tree.leaves(shared_batched)):
+            shared = jax.tree.map(spread, shared, shared_batched)
+            result = jax.lax.map(lambda arguments: single(*arguments), (chain, shared))
+        else:
+            result = call(chain, shared)
+        return result, jax.tree.map(lambda _: True, result)
+
+    return single

@@ -1,0 +1,486 @@
+// The library's face: XLA custom calls for compiled programs, and plain C functions for prediction. Chooses the kernel
+// for this processor, spreads work over threads, and adds up partial results in an order that does not depend on them.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel.hpp"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace mile {
+namespace {
+
+constexpr int64_t chunk_multiple = 96;  // rows; a whole number of tiles
+constexpr int64_t smallest_chunk = 5 * chunk_multiple;
+constexpr int64_t most_chunks = 32;
+
+const Kernel* best_kernel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f")) return kernel_avx512();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kernel_avx2();
+#endif
+  return kernel_portable();
+}
+
+std::atomic<const Kernel*> chosen{nullptr};
+// Threads that one call may use besides its own. Set by whoever runs several calls side by side.
+std::atomic<int64_t> helpers{1 << 20};
+
+const Kernel& kernel() {
+  const Kernel* k = chosen.load(std::memory_order_relaxed);
+  if (!k) chosen.store(k = best_kernel());
+  return *k;
+}
+
+// Memory of one thread that grows to the largest use and is then kept: no allocation per call.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+  float* floats(int64_t n) {
+    if (n > size_) {
+      std::free(data_);
+      const size_t bytes = (size_t(n) * sizeof(float) + 63) / 64 * 64;
+      size_ = 0;
+      data_ = static_cast<float*>(std::aligned_alloc(64, bytes));
+      if (!data_) throw std::bad_alloc();
+      size_ = n;
+    }
+    return data_;
+  }
+
+ private:
+  float* data_ = nullptr;
+  int64_t size_ = 0;
+};
+thread_local Scratch network_scratch, call_scratch;
+
+// Call f(item) for every item, on this thread and on up to `extra` others. A task that is never started is not waited
+// for, so calls cannot block each other however few threads there are.
+template <class F>
+void for_each(int64_t items, int64_t extra, ffi::ThreadPool* pool, const F& f) {
+  extra = pool ? std::min({extra, items - 1, pool->num_threads()}) : 0;
+  if (extra <= 0) {
+    for (int64_t item = 0; item < items; ++item) f(item);
+    return;
+  }
+  struct Shared {
+    std::atomic<int64_t> next{0}, done{0};
+  };
+  auto shared = std::make_shared<Shared>();
+  auto work = [items, shared, &f] {
+    for (int64_t item; (item = shared->next.fetch_add(1)) < items;) {
+      f(item);
+      shared->done.fetch_add(1, std::memory_order_release);
+    }
+  };
+  for (int64_t k = 0; k < extra; ++k) pool->Schedule([work] { work(); });
+  work();
+  while (shared->done.load(std::memory_order_acquire) < items) std::this_thread::yield();
+}
+
+struct Chunks {
+  int64_t n, rows;  // the last chunk may be shorter
+  explicit Chunks(int64_t count) {
+    const int64_t wanted = std::max<int64_t>(1, std::min(most_chunks, count / smallest_chunk));
+    const int64_t each = (count + wanted - 1) / wanted;
+    rows = std::max<int64_t>(1, (each + chunk_multiple - 1) / chunk_multiple) * chunk_multiple;
+    n = std::max<int64_t>(1, (count + rows - 1) / rows);
+  }
+};
+
+int64_t dimension_of(const Network& network) {
+  int64_t d = 0;
+  for (int64_t l = 0; l < network.n_layers; ++l) d += (network.sizes[l] + 1) * network.sizes[l + 1];
+  return d;
+}
+
+int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+// Log likelihood and gradient of `chains` parameter vectors. Per chain, chunks of rows are summed in double precision
+// and in order: neither the threads nor the other chains change a bit.
+void gradients(const Network& network, const Rows& rows, int64_t chains, const float* const* positions, double* values,
+               float* const* results, ffi::ThreadPool* pool, int64_t extra) {
+  const Kernel& k = kernel();
+  const int64_t d = dimension_of(network), scratch = k.scratch_size(network);
+  const Chunks chunks(rows.count);
+  auto one = [&](int64_t chain, int64_t chunk, float* to) {
+    float* s = network_scratch.floats(scratch);
+    k.load(network, positions[chain], true, s);
+    const int64_t first = chunk * chunks.rows;
+    return k.gradient(network, rows, first, std::min(first + chunks.rows, rows.count), s, to);
+  };
+  auto add_up = [&](int64_t chain, const float* parts, const double* part_values) {
+    double value = 0.0;
+    for (int64_t c = 0; c < chunks.n; ++c) value += part_values[c];
+    values[chain] = value;
+    for (int64_t from = 0; from < d; from += 64) {
+      const int64_t n = std::min<int64_t>(64, d - from);
+      double sums[64] = {};
+      for (int64_t c = 0; c < chunks.n; ++c)
+        for (int64_t j = 0; j < n; ++j) sums[j] += parts[c * d + from + j];
+      for (int64_t j = 0; j < n; ++j) results[chain][from + j] = float(sums[j]);
+    }
+  };
+  if (chunks.n == 1) {
+    for_each(chains, extra, pool, [&](int64_t chain) { values[chain] = one(chain, 0, results[chain]); });
+  } else if (chains > extra) {
+    // Enough chains to keep every thread busy.
+    for_each(chains, extra, pool, [&](int64_t chain) {
+      float* parts = call_scratch.floats(chunks.n * d);
+      double part_values[most_chunks];
+      for (int64_t c = 0; c < chunks.n; ++c) part_values[c] = one(chain, c, parts + c * d);
+      add_up(chain, parts, part_values);
+    });
+  } else {
+    std::vector<float> parts(chains * chunks.n * d);
+    std::vector<double> part_values(chains * chunks.n);
+    for_each(chains * chunks.n, extra, pool, [&](int64_t item) {
+      part_values[item] = one(item / chunks.n, item % chunks.n, parts.data() + item * d);
+    });
+    for (int64_t chain = 0; chain < chains; ++chain)
+      add_up(chain, parts.data() + chain * chunks.n * d, part_values.data() + chain * chunks.n);
+  }
+}
+
+double value_of(const Network& network, const Rows& rows, const float* position) {
+  const Kernel& k = kernel();
+  const Chunks chunks(rows.count);
+  float* s = network_scratch.floats(k.scratch_size(network));
+  k.load(network, position, false, s);
+  double value = 0.0;
+  for (int64_t first = 0; first < rows.count; first += chunks.rows)
+    value += k.value(network, rows, first, std::min(first + chunks.rows, rows.count), s);
+  return value;
+}
+
+using Sizes = ffi::Span<const int64_t>;
+using Floats = ffi::Buffer<ffi::F32>;
+using Ints = ffi::Buffer<ffi::S32>;
+using FloatsOut = ffi::Result<Floats>;
+
+Network network_of(const Sizes& sizes, int64_t activation, int64_t head) {
+  return {sizes.begin(), int64_t(sizes.size()) - 1, Activation(activation), Head(head)};
+}
+
+Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, const Ints& count) {
+  const int64_t stride = x.dimensions()[1];
+  const int64_t n = std::max<int64_t>(0, std::min<int64_t>(count.typed_data()[0], stride));
+  return {x.typed_data(), stride, y.untyped_data(), weight.typed_data(), n, nullptr};
+}
+
+ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
+                 const Floats& weight) {
+  if (network.n_layers < 1 || network.n_layers > max_layers) return ffi::Error::InvalidArgument("mile: layers");
+  if (positions.dimensions().size() != 2 || positions.dimensions()[1] != dimension_of(network) ||
+      x.dimensions()[0] != network.sizes[0])
+    return ffi::Error::InvalidArgument("mile: the shapes of positions and x do not fit the network");
+  const auto response = network.head == Head::gaussian ? ffi::F32 : ffi::S32;
+  if (y.element_type() != response || int64_t(y.element_count()) != x.dimensions()[1] ||
+      int64_t(weight.element_count()) != x.dimensions()[1])
+    return ffi::Error::InvalidArgument("mile: y and weight do not fit x and the likelihood");
+  return ffi::Error::Success();
+}
+
+ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
+                          Ints count, FloatsOut values, FloatsOut results, Sizes sizes, int64_t activation,
+                          int64_t head) {
+  const Network network = network_of(sizes, activation, head);
+  const Rows rows = rows_of(x, y, weight, count);
+  if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
+  const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
+  std::vector<const float*> from(chains);
+  std::vector<float*> to(chains);
+  std::vector<double> sums(chains);
+  for (int64_t c = 0; c < chains; ++c) {
+    from[c] = positions.typed_data() + c * d;
+    to[c] = results->typed_data() + c * d;
+  }
+  gradients(network, rows, chains, from.data(), sums.data(), to.data(), &pool, helpers.load());
+  for (int64_t c = 0; c < chains; ++c) values->typed_data()[c] = float(sums[c]);
+  return ffi::Error::Success();
+}
+
+ffi::Error value(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight, Ints count,
+                 FloatsOut values, Sizes sizes, int64_t activation, int64_t head) {
+  const Network network = network_of(sizes, activation, head);
+  const Rows rows = rows_of(x, y, weight, count);
+  if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
+  const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
+  for_each(chains, helpers.load(), &pool, [&](int64_t c) {
+    values->typed_data()[c] = float(value_of(network, rows, positions.typed_data() + c * d));
+  });
+  return ffi::Error::Success();
+}
+
+// Minimal-norm coefficients, as in samplers/_mclmc.py.
+constexpr double b1 = 0.1931833275037836, b2 = 1.0 - 2.0 * b1, a = 0.5;
+
+struct Chain {
+  const float *position, *velocity, *gradient;
+  float logdensity;
+  uint32_t key0, key1;
+  float step_size, length;
+  float *new_position, *new_velocity, *new_gradient, *new_logdensity, *energy_change;
+  bool* finite;
+};
+
+// One step of samplers/_mclmc.py with a normal prior.
+void step(const Network& network, const Rows& rows, double precision, const Chain& chain, ffi::ThreadPool* pool,
+          int64_t extra) {
+  const Kernel& k = kernel();
+  const int64_t d = dimension_of(network), n = padded(d);
+  // The gradient uses call_scratch for its parts, so the state has memory of its own.
+  thread_local Scratch state_scratch;
+  float* noise = state_scratch.floats(6 * n);
+  float *second = noise + n, *q = second + n, *v = q + n, *g = v + n, *reverted = g + n;
+  auto copy = [d, n](const float* from, float* to) {
+    std::memcpy(to, from, d * sizeof(float));
+    std::memset(to + d, 0, (n - d) * sizeof(float));
+  };
+  k.normal(chain.key0, chain.key1, 0, n, noise);
+  k.normal(chain.key0, chain.key1, uint32_t(d), n, second);
+  std::memset(noise + d, 0, (n - d) * sizeof(float));
+  std::memset(second + d, 0, (n - d) * sizeof(float));
+  copy(chain.position, q);
+  copy(chain.velocity, v);
+  copy(chain.gradient, g);
+  const double h = chain.step_size, length = chain.length;
+  double logdensity = 0.0;
+  auto evaluate = [&] {
+    gradients(network, rows, 1, &q, &logdensity, &g, pool, extra);
+    logdensity += k.add_prior(n, precision, q, g);
+  };
+  k.refresh(n, d, h, length, noise, v);
+  double kinetic = k.kick(n, d, b1 * h, g, v);
+  k.drift(n, a * h, v, q);
+  evaluate();
+  kinetic += k.kick(n, d, b2 * h, g, v);
+  k.drift(n, a * h, v, q);
+  evaluate();
+  kinetic += k.kick(n, d, b1 * h, g, v);
+  k.refresh(n, d, h, length, second, v);
+  const float change = float(kinetic - double(float(logdensity)) + double(chain.logdensity));
+  const bool finite = std::isfinite(change * change) && std::isfinite(float(logdensity)) &&
+                      std::isfinite(k.total(n, q) + k.total(n, v) + k.total(n, g));
+  if (!finite) {
+    std::memcpy(reverted, second, n * sizeof(float));
+    k.normalize(n, reverted);
+  }
+  std::memcpy(chain.new_position, finite ? q : chain.position, d * sizeof(float));
+  std::memcpy(chain.new_velocity, finite ? v : reverted, d * sizeof(float));
+  std::memcpy(chain.new_gradient, finite ? g : chain.gradient, d * sizeof(float));
+  *chain.new_logdensity = finite ? float(logdensity) : chain.logdensity;
+  *chain.energy_change = finite ? change : 0.0f;
+  *chain.finite = finite;
+}
+
+ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats position, Floats velocity,
+                      Floats logdensity, Floats gradient, Floats step_size, Floats length, Floats precision, Floats x,
+                      ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_velocity,
+                      FloatsOut new_logdensity, FloatsOut new_gradient, FloatsOut energy_change,
+                      ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, int64_t activation, int64_t head) {
+  const Network network = network_of(sizes, activation, head);
+  const Rows rows = rows_of(x, y, weight, count);
+  if (auto error = check(network, position, x, y, weight); error.failure()) return error;
+  const int64_t chains = position.dimensions()[0], d = position.dimensions()[1], extra = helpers.load();
+  const bool split = chains <= extra;  // fewer chains than threads: rows are spread instead
+  for_each(chains, split ? 0 : extra, &pool, [&](int64_t c) {
+    const Chain chain = {position.typed_data() + c * d,
+                         velocity.typed_data() + c * d,
+                         gradient.typed_data() + c * d,
+                         logdensity.typed_data()[c],
+                         keys.typed_data()[2 * c],
+                         keys.typed_data()[2 * c + 1],
+                         step_size.typed_data()[c],
+                         length.typed_data()[c],
+                         new_position->typed_data() + c * d,
+                         new_velocity->typed_data() + c * d,
+                         new_gradient->typed_data() + c * d,
+                         new_logdensity->typed_data() + c,
+                         energy_change->typed_data() + c,
+                         finite->typed_data() + c};
+    step(network, rows, precision.typed_data()[0], chain, &pool, split ? extra : 0);
+  });
+  return ffi::Error::Success();
+}
+
+// Indices 0..n-1 in the order of `numbers` in [0, 1), which carry 23 random bits; ties keep their order. A radix sort:
+// for the sizes of data sets it takes a tenth of the time of XLA's sort.
+std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
+  std::vector<uint32_t> keys(n), other_keys(n);
+  std::vector<int32_t> order(n), other(n);
+  for (int64_t k = 0; k < n; ++k) {
+    keys[k] = uint32_t(std::max(0.0f, std::min(numbers[k], 1.0f)) * 8388608.0f);
+    order[k] = int32_t(k);
+  }
+  for (int shift = 0; shift < 24; shift += 8) {
+    int64_t starts[257] = {};
+    for (int64_t k = 0; k < n; ++k) ++starts[((keys[k] >> shift) & 255) + 1];
+    for (int b = 0; b < 256; ++b) starts[b + 1] += starts[b];
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t at = starts[(keys[k] >> shift) & 255]++;
+      other_keys[at] = keys[k];
+      other[at] = order[k];
+    }
+    keys.swap(other_keys);
+    order.swap(other);
+  }
+  return order;
+}
+
+// One epoch of AdamW over mini-batches of rows in the order of random numbers, per member.
+ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats shuffle, Floats x,
+                 ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
+                 FloatsOut new_second, Sizes sizes, int64_t activation, int64_t head, int64_t batch_size,
+                 float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
+  const Network network = network_of(sizes, activation, head);
+  const Rows all = rows_of(x, y, weight, count);
+  if (auto error = check(network, position, x, y, weight); error.failure()) return error;
+  const int64_t members = position.dimensions()[0], d = position.dimensions()[1], n = padded(d);
+  const int64_t slots = shuffle.dimensions()[1];
+  if (slots < all.count || batch_size < 1) return ffi::Error::InvalidArgument("mile: too few random numbers");
+  const AdamW rule = {learning_rate, weight_decay, decay_first, decay_second, epsilon};
+  for_each(members, helpers.load(), &pool, [&](int64_t member) {
+    const Kernel& k = kernel();
+    float* s = network_scratch.floats(k.scratch_size(network));
+    float *p = call_scratch.floats(4 * n), *m = p + n, *v = m + n, *g = v + n;
+    std::memset(p, 0, 4 * n * sizeof(float));
+    std::memcpy(p, position.typed_data() + member * d, d * sizeof(float));
+    std::memcpy(m, first.typed_data() + member * d, d * sizeof(float));
+    std::memcpy(v, second.typed_data() + member * d, d * sizeof(float));
+    Rows rows = all;
+    const std::vector<int32_t> order = sorted_by(shuffle.typed_data() + member * slots, all.count);
+    rows.order = order.data();
+    int64_t step = steps.typed_data()[member];
+    for (int64_t from = 0; from < all.count; from += batch_size) {
+      const int64_t to = std::min(from + batch_size, all.count);
+      double total = 0.0;
+      for (int64_t r = from; r < to; ++r) total += all.weight[rows.order[r]];
+      k.load(network, p, true, s);
+      k.gradient(network, rows, from, to, s, g);
+      k.adamw(n, rule, ++step, float(1.0 / std::max(total, 1.0)), g, p, m, v);
+    }
+    std::memcpy(new_position->typed_data() + member * d, p, d * sizeof(float));
+    std::memcpy(new_first->typed_data() + member * d, m, d * sizeof(float));
+    std::memcpy(new_second->typed_data() + member * d, v, d * sizeof(float));
+  });
+  return ffi::Error::Success();
+}
+
+}  // namespace
+}  // namespace mile
+
+#define MILE_EXPORT extern "C" __attribute__((visibility("default")))
+#define MILE_NETWORK .Attr<mile::Sizes>("sizes").Attr<int64_t>("activation").Attr<int64_t>("head")
+#define MILE_ROWS .Arg<mile::Floats>().Arg<ffi::AnyBuffer>().Arg<mile::Floats>().Arg<mile::Ints>()
+
+MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>()
+                             .Ret<mile::Floats>() MILE_NETWORK.To(mile::value_and_grad)
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_value(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>() MILE_NETWORK.To(mile::value)
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_mclmc_step(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<ffi::Buffer<ffi::U32>>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<ffi::Buffer<ffi::PRED>>() MILE_NETWORK.To(mile::mclmc_step)
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_epoch(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>() MILE_NETWORK.Attr<int64_t>("batch_size")
+                             .Attr<float>("learning_rate")
+                             .Attr<float>("weight_decay")
+                             .Attr<float>("decay_first")
+                             .Attr<float>("decay_second")
+                             .Attr<float>("epsilon")
+                             .To(mile::epoch)
+                             .release();
+  return handler->Call(frame);
+}
+
+// Use the kernel of this name; null means the best for this processor. Returns the name of the one in use.
+MILE_EXPORT const char* mile_use_kernel(const char* name) {
+  using namespace mile;
+  const Kernel* wanted = best_kernel();
+  if (name && !std::strcmp(name, "portable")) wanted = kernel_portable();
+  chosen.store(wanted);
+  return wanted->name;
+}
+
+MILE_EXPORT const char* mile_kernel_name() { return mile::kernel().name; }
+
+MILE_EXPORT void mile_use_helpers(int64_t n) { mile::helpers.store(n); }
+
+// Outputs [draw][output][rows] of every draw for all rows of x [feature][rows].
+MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_layers, int64_t activation, const float* draws,
+                              int64_t n_draws, const float* x, int64_t n_rows, float* out) {
+  using namespace mile;
+  const Network network = {sizes, n_layers, Activation(activation), Head::gaussian};
+  const Kernel& k = kernel();
+  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
+  const int64_t d = dimension_of(network);
+  float* s = network_scratch.floats(k.scratch_size(network));
+  for (int64_t draw = 0; draw < n_draws; ++draw) {
+    k.load(network, draws + draw * d, false, s);
+    k.outputs(network, rows, 0, n_rows, s, out + draw * sizes[n_layers] * n_rows, n_rows);
+  }
+}
+
+// Sums over draws of what each says about all rows of x [feature][rows]; see Kernel::summarize.
+MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_layers, int64_t activation, int64_t head,
+                                const float* draws, int64_t n_draws, const float* x, int64_t n_rows,
+                                const float* center, double* sums) {
+  using namespace mile;
+  const Network network = {sizes, n_layers, Activation(activation), Head(head)};
+  const Kernel& k = kernel();
+  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
+  const int64_t d = dimension_of(network);
+  float* s = network_scratch.floats(k.scratch_size(network));
+  for (int64_t draw = 0; draw < n_draws; ++draw) {
+    k.load(network, draws + draw * d, false, s);
+    k.summarize(network, rows, 0, n_rows, s, center, sums, n_rows);
+  }
+}

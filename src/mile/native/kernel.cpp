@@ -1,0 +1,511 @@
+// Log likelihood of a perceptron and its gradient, forward and backward fused over tiles of rows that stay in the
+// nearest cache. Compiled once per instruction set.
+#include "kernel.hpp"
+
+#include "dynamics.hpp"
+#include "layers.hpp"
+
+namespace mile::MILE_ISA {
+
+constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods.py
+constexpr float log_sqrt_two_pi = 0.9189385332046727f;
+
+MILE_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+MILE_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Where everything lies in scratch memory, in floats. Weights and their gradients lie in panels: those of columns
+// [c, c + width) of a layer with n inputs begin at n * c and have `width` numbers a row.
+struct Layer {
+  int in, out;
+  int columns;         // `out` padded to whole vectors
+  int64_t position;    // in the vector of parameters
+  int64_t weights;     // [in] x columns, in panels; head: [out][columns of its input]
+  int64_t transposed;  // [out] x columns of the layer below, in panels; not in the first layer and the head
+  int64_t bias;
+  int64_t gradient, bias_gradient;
+  int64_t hidden, slopes;  // [tile][columns]
+};
+
+struct Plan {
+  int n_layers;
+  int tile;
+  Layer layers[max_layers];
+  int64_t gradients, gradients_end;
+  int64_t x;        // [feature][tile]
+  int64_t y, weight;
+  int64_t outputs;  // [output][tile], overwritten by derivatives
+  int64_t first_hidden;  // without hidden layers: x as [row][columns]
+  int64_t size;
+
+  explicit Plan(const Network& network) {
+    n_layers = int(network.n_layers);
+    int64_t widths = 0, at = 0, position = 0;
+    auto take = [&at](int64_t n) {
+      int64_t here = at;
+      at += round_up(n, 16);
+      return here;
+    };
+    for (int l = 0; l < n_layers; ++l) {
+      Layer& layer = layers[l];
+      layer.in = int(network.sizes[l]);
+      layer.out = int(network.sizes[l + 1]);
+      layer.columns = int(round_up(layer.out, lanes));
+      layer.position = position;
+      position += int64_t(layer.in + 1) * layer.out;
+      widths += layer.columns;
+    }
+    // Activations of a tile should leave room for weights in 32 KB, but long tiles make fewer round trips of gradients.
+    tile = widths <= 64 ? 96 : 48;
+    const bool keeps_slope = network.activation == Activation::gelu || network.activation == Activation::silu;
+    for (int l = 0; l + 1 < n_layers; ++l) {
+      Layer& layer = layers[l];
+      layer.weights = take(int64_t(layer.in) * layer.columns);
+      layer.bias = take(layer.columns);
+      layer.transposed = l > 0 ? take(int64_t(layer.out) * layers[l - 1].columns) : 0;
+      layer.hidden = take(int64_t(tile) * layer.columns);
+      layer.slopes = keeps_slope ? take(int64_t(tile) * layer.columns) : 0;
+    }
+    Layer& head = layers[n_layers - 1];
+    first_hidden = n_layers == 1 ? take(tile * round_up(head.in, lanes)) : 0;
+    head.weights = take(int64_t(head.out) * head_columns());
+    head.bias = take(head.out);
+    gradients = at;
+    for (int l = 0; l + 1 < n_layers; ++l) {
+      Layer& layer = layers[l];
+      layer.gradient = take(int64_t(layer.in) * layer.columns);
+      layer.bias_gradient = take(layer.columns);
+    }
+    head.gradient = take(int64_t(head.out) * head_columns());
+    head.bias_gradient = take(head.out);
+    gradients_end = at;
+    x = take(int64_t(layers[0].in) * tile);
+    y = take(tile);
+    weight = take(tile);
+    outputs = take(int64_t(head.out) * tile);
+    size = at;
+  }
+
+  const Layer& head() const { return layers[n_layers - 1]; }
+  // Columns of the head's input.
+  int head_columns() const {
+    return n_layers > 1 ? layers[n_layers - 2].columns : int(round_up(layers[0].in, lanes));
+  }
+  int64_t head_input() const { return n_layers > 1 ? layers[n_layers - 2].hidden : first_hidden; }
+};
+
+// Lay a matrix w[n][columns] out in panels, or back.
+template <class F>
+MILE_INLINE void each_in_panels(int n, int columns, int padded, const F& f) {
+  each_panel(padded, [&](auto vectors, int c) {
+    constexpr int width = decltype(vectors)::value * lanes;
+    const int real = int(smaller(width, columns - c));
+    for (int k = 0; k < n; ++k) f(k, c, real, int64_t(n) * c + int64_t(k) * width, width);
+  });
+}
+
+static void load_position(const Network& network, const float* position, bool backward, float* s) {
+  const Plan plan(network);
+  for (int l = 0; l + 1 < plan.n_layers; ++l) {
+    const Layer& layer = plan.layers[l];
+    const float* w = position + layer.position;
+    const float* bias = w + int64_t(layer.in) * layer.out;
+    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, int width) {
+      float* to = s + layer.weights + at;
+      for (int j = 0; j < real; ++j) to[j] = w[int64_t(k) * layer.out + c + j];
+      for (int j = real; j < width; ++j) to[j] = 0.0f;
+    });
+    for (int j = 0; j < layer.columns; ++j) s[layer.bias + j] = j < layer.out ? bias[j] : 0.0f;
+    if (backward && l > 0) {
+      each_in_panels(layer.out, layer.in, plan.layers[l - 1].columns,
+                     [&](int k, int c, int real, int64_t at, int width) {
+                       float* to = s + layer.transposed + at;
+                       for (int j = 0; j < real; ++j) to[j] = w[int64_t(c + j) * layer.out + k];
+                       for (int j = real; j < width; ++j) to[j] = 0.0f;
+                     });
+    }
+  }
+  const Layer& head = plan.head();
+  const float* w = position + head.position;
+  const int columns = plan.head_columns();
+  for (int o = 0; o < head.out; ++o) {
+    for (int i = 0; i < columns; ++i) s[head.weights + o * columns + i] = i < head.in ? w[i * head.out + o] : 0.0f;
+    s[head.bias + o] = w[head.in * head.out + o];
+  }
+}
+
+// Copy rows [first, first + n) of the data into the tile, zeros behind them; return the rows to work on.
+static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, bool with_y, float* s) {
+  const int active = int(round_up(n, row_multiple));
+  const int d = plan.layers[0].in, t = plan.tile;
+  float* x = s + plan.x;
+  for (int i = 0; i < d; ++i) {
+    const float* from = rows.x + i * rows.stride;
+    if (rows.order) {
+      for (int r = 0; r < n; ++r) x[i * t + r] = from[rows.order[first + r]];
+    } else {
+      std::memcpy(x + i * t, from + first, n * sizeof(float));
+    }
+    for (int r = n; r < active; ++r) x[i * t + r] = 0.0f;
+  }
+  if (with_y) {
+    const uint32_t* y = static_cast<const uint32_t*>(rows.y);
+    uint32_t* to = reinterpret_cast<uint32_t*>(s + plan.y);
+    for (int r = 0; r < n; ++r) {
+      const int64_t row = rows.order ? rows.order[first + r] : first + r;
+      to[r] = y[row];
+      s[plan.weight + r] = rows.weight[row];
+    }
+    for (int r = n; r < plan.tile; ++r) {
+      to[r] = 0;
+      s[plan.weight + r] = 0.0f;
+    }
+  }
+  if (plan.n_layers == 1) {
+    const int columns = plan.head_columns();
+    float* to = s + plan.first_hidden;
+    for (int r = 0; r < active; ++r)
+      for (int i = 0; i < columns; ++i) to[r * columns + i] = i < d ? x[i * t + r] : 0.0f;
+  }
+  return active;
+}
+
+template <class Act>
+static void forward(const Plan& plan, int active, float* s) {
+  for (int l = 0; l + 1 < plan.n_layers; ++l) {
+    const Layer& layer = plan.layers[l];
+    each_panel(layer.columns, [&](auto vectors, int c) {
+      constexpr int N = decltype(vectors)::value;
+      const float* w = s + layer.weights + int64_t(layer.in) * c;
+      for (int r = 0; r < active; r += block(N)) {
+        const int64_t at = int64_t(r) * layer.columns + c;
+        float *out = s + layer.hidden + at, *slopes = s + layer.slopes + at;
+        if (l == 0) {
+          forward_block<Act, N, true>(s + plan.x + r, plan.tile, w, N * lanes, s + layer.bias + c, layer.in, out,
+                                      slopes, layer.columns);
+        } else {
+          const Layer& below = plan.layers[l - 1];
+          forward_block<Act, N, false>(s + below.hidden + int64_t(r) * below.columns, below.columns, w, N * lanes,
+                                       s + layer.bias + c, layer.in, out, slopes, layer.columns);
+        }
+      }
+    });
+  }
+}
+
+// Outputs [output][row]: few, so each is a sum over the columns of a row. One vector holds the sums of several rows
+// and O outputs.
+template <int O>
+static void head_sums(const Plan& plan, int o, int active, float* s) {
+  constexpr int rows = lanes / O;
+  const int columns = plan.head_columns();
+  const float *input = s + plan.head_input(), *w = s + plan.head().weights + o * columns;
+  float* out = s + plan.outputs + o * plan.tile;
+  for (int r = 0; r < active; r += rows) {
+    V acc[lanes] = {};
+    for (int c = 0; c < columns; c += lanes) {
+      V wv[O];
+      for (int k = 0; k < O; ++k) wv[k] = load(w + k * columns + c);
+#pragma GCC unroll 16
+      for (int q = 0; q < rows; ++q) {
+        V h = load(input + int64_t(r + q) * columns + c);
+        for (int k = 0; k < O; ++k) acc[k * rows + q] += wv[k] * h;
+      }
+    }
+    V result = sums(acc);
+    std::memcpy(out + r, &result, rows * sizeof(float));
+    if constexpr (O == 2)
+      std::memcpy(out + plan.tile + r, reinterpret_cast<const float*>(&result) + rows, rows * sizeof(float));
+  }
+}
+
+static void head_outputs(const Plan& plan, int active, float* s) {
+  const Layer& head = plan.head();
+  int o = 0;
+  for (; o + 2 <= head.out; o += 2) head_sums<2>(plan, o, active, s);
+  if (o < head.out) head_sums<1>(plan, o, active, s);
+  for (o = 0; o < head.out; ++o) {
+    float* out = s + plan.outputs + o * plan.tile;
+    const float bias = s[head.bias + o];
+    for (int r = 0; r < active; r += lanes) store(out + r, load(out + r) + bias);
+    for (int r = active; r < plan.tile; ++r) out[r] = 0.0f;
+  }
+}
+
+// Sum of the rows' weighted log likelihoods; outputs become their derivatives.
+static double gaussian(const Plan& plan, int active, float* s) {
+  float *location = s + plan.outputs, *raw = location + plan.tile;
+  V total = {};
+  for (int r = 0; r < active; r += lanes) {
+    V w = load(s + plan.weight + r);
+    V raw_scale = load(raw + r);
+    V log_scale = at_least(at_most(raw_scale, log_scale_limit), -log_scale_limit);
+    V precision = exp(-log_scale);
+    V residual = (load(s + plan.y + r) - load(location + r)) * precision;
+    V square = residual * residual;
+    total += w * (-log_scale - 0.5f * square - log_sqrt_two_pi);
+    store(location + r, w * residual * precision);
+    V d = w * (square - 1.0f);
+    store(raw + r, (raw_scale > log_scale_limit) | (raw_scale < -log_scale_limit) ? (V){} : d);
+  }
+  return sum(total);
+}
+
+static double categorical(const Plan& plan, int active, float* s) {
+  float* outputs = s + plan.outputs;
+  const int n = plan.head().out;
+  V total = {};
+  for (int r = 0; r < active; r += lanes) {
+    V w = load(s + plan.weight + r);
+    I y = bits<I>(load(s + plan.y + r));
+    V largest = load(outputs + r), chosen = {}, normalizer = {};
+    for (int c = 1; c < n; ++c) {
+      V z = load(outputs + c * plan.tile + r);
+      largest = largest > z ? largest : z;
+    }
+    for (int c = 0; c < n; ++c) {
+      float* at = outputs + c * plan.tile + r;
+      V z = load(at) - largest;
+      V e = exp(z);
+      chosen = y == c ? z : chosen;
+      normalizer += e;
+      store(at, e);
+    }
+    total += w * (chosen - log(normalizer));
+    V scale = w / normalizer;
+    for (int c = 0; c < n; ++c) {
+      float* at = outputs + c * plan.tile + r;
+      store(at, (y == c ? w : (V){}) - load(at) * scale);
+    }
+  }
+  return sum(total);
+}
+
+static double likelihood(const Network& network, const Plan& plan, int active, float* s) {
+  return network.head == Head::gaussian ? gaussian(plan, active, s) : categorical(plan, active, s);
+}
+
+// Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d [row][columns].
+// Inputs are dealt to blocks of nearly equal size; the first also sums the bias.
+template <bool by_feature>
+static void weight_gradient(int n, bool with_bias, const float* in, int64_t ld_in, const float* d, int columns,
+                            int rows, float* gradient, float* bias) {
+  each_panel(columns, [&](auto vectors, int c) {
+    constexpr int N = decltype(vectors)::value;
+    const int total = n + with_bias, blocks = (total + block(N) - 1) / block(N);
+    float* to = gradient + int64_t(n) * c;
+    int k = 0;
+    for (int b = 0; b < blocks; ++b) {
+      const bool first = with_bias && b == 0;
+      const int stop = (b + 1) * total / blocks - with_bias;
+      gradient_rows<block(N), N, by_feature>(stop - k, first, in + (by_feature ? k * ld_in : k), ld_in, d + c, columns,
+                                             rows, to + int64_t(k) * N * lanes, bias + c, N * lanes);
+      k = stop;
+    }
+  });
+}
+
+template <class Act, bool by_feature>
+static void backward_layer(const Layer& below, const float* d, int64_t ld_d, const float* w, bool in_panels, int depth,
+                           int active, float* s) {
+  each_panel(below.columns, [&](auto vectors, int c) {
+    constexpr int N = decltype(vectors)::value;
+    const float* panel_w = in_panels ? w + int64_t(depth) * c : w + c;
+    const int64_t ld_w = in_panels ? N * lanes : below.columns;
+    for (int r = 0; r < active; r += block(N)) {
+      const int64_t at = int64_t(r) * below.columns + c;
+      backward_block<Act, N, by_feature>(d + (by_feature ? r : r * ld_d), ld_d, panel_w, ld_w, depth,
+                                         s + below.hidden + at, s + below.slopes + at, below.columns);
+    }
+  });
+}
+
+template <class Act>
+static void backward(const Plan& plan, int active, float* s) {
+  const Layer& head = plan.head();
+  const float* d = s + plan.outputs;
+  weight_gradient<true>(head.out, false, d, plan.tile, s + plan.head_input(), plan.head_columns(), active,
+                        s + head.gradient, nullptr);
+  for (int o = 0; o < head.out; ++o) {
+    V total = {};
+    for (int r = 0; r < active; r += lanes) total += load(d + o * plan.tile + r);
+    s[head.bias_gradient + o] += sum(total);
+  }
+  for (int l = plan.n_layers - 2; l >= 0; --l) {
+    const Layer& layer = plan.layers[l];
+    if (l == plan.n_layers - 2) {
+      backward_layer<Act, true>(layer, d, plan.tile, s + head.weights, false, head.out, active, s);
+    } else {
+      const Layer& above = plan.layers[l + 1];
+      backward_layer<Act, false>(layer, s + above.hidden, above.columns, s + above.transposed, true, above.out, active,
+                                 s);
+    }
+    // The layer above has used these values: only now may its gradient and its own values go.
+    if (l > 0) {
+      const Layer& below = plan.layers[l - 1];
+      weight_gradient<false>(layer.in, true, s + below.hidden, below.columns, s + layer.hidden, layer.columns, active,
+                             s + layer.gradient, s + layer.bias_gradient);
+    } else {
+      weight_gradient<true>(layer.in, true, s + plan.x, plan.tile, s + layer.hidden, layer.columns, active,
+                            s + layer.gradient, s + layer.bias_gradient);
+    }
+  }
+}
+
+static void store_gradient(const Plan& plan, const float* s, float* gradient) {
+  for (int l = 0; l + 1 < plan.n_layers; ++l) {
+    const Layer& layer = plan.layers[l];
+    float* to = gradient + layer.position;
+    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, int) {
+      for (int j = 0; j < real; ++j) to[int64_t(k) * layer.out + c + j] = s[layer.gradient + at + j];
+    });
+    for (int j = 0; j < layer.out; ++j) to[int64_t(layer.in) * layer.out + j] = s[layer.bias_gradient + j];
+  }
+  const Layer& head = plan.head();
+  float* to = gradient + head.position;
+  each_in_panels(head.out, head.in, plan.head_columns(), [&](int o, int c, int real, int64_t at, int) {
+    for (int j = 0; j < real; ++j) to[(c + j) * head.out + o] = s[head.gradient + at + j];
+  });
+  for (int o = 0; o < head.out; ++o) to[head.in * head.out + o] = s[head.bias_gradient + o];
+}
+
+template <class Act>
+static double gradient_as(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s,
+                          float* gradient) {
+  const Plan plan(network);
+  double total = 0.0;
+  std::memset(s + plan.gradients, 0, (plan.gradients_end - plan.gradients) * sizeof(float));
+  for (int64_t row = first; row < last; row += plan.tile) {
+    const int active = load_tile(plan, rows, row, int(smaller(plan.tile, last - row)), true, s);
+    forward<Act>(plan, active, s);
+    head_outputs(plan, active, s);
+    total += likelihood(network, plan, active, s);
+    backward<Act>(plan, active, s);
+  }
+  store_gradient(plan, s, gradient);
+  return total;
+}
+
+// Call f with the activation as a type.
+template <class F>
+MILE_INLINE auto with_activation(Activation activation, const F& f) {
+  switch (activation) {
+    case Activation::tanh:
+      return f(Tanh{});
+    case Activation::gelu:
+      return f(Gelu{});
+    case Activation::silu:
+      return f(Silu{});
+    case Activation::sigmoid:
+      return f(Sigmoid{});
+    default:
+      return f(Relu{});
+  }
+}
+
+static double gradient(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s,
+                       float* gradient) {
+  return with_activation(network.activation, [&](auto act) {
+    return gradient_as<decltype(act)>(network, rows, first, last, s, gradient);
+  });
+}
+
+static double value(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s) {
+  const Plan plan(network);
+  double total = 0.0;
+  for (int64_t row = first; row < last; row += plan.tile) {
+    const int active = load_tile(plan, rows, row, int(smaller(plan.tile, last - row)), true, s);
+    with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
+    head_outputs(plan, active, s);
+    total += likelihood(network, plan, active, s);
+  }
+  return total;
+}
+
+// Evaluate rows [first, last) tile by tile and call f(row, number of rows) with the outputs in place.
+template <class F>
+MILE_INLINE void each_output(const Network& network, const Plan& plan, const Rows& rows, int64_t first, int64_t last,
+                             float* s, const F& f) {
+  for (int64_t row = first; row < last; row += plan.tile) {
+    const int n = int(smaller(plan.tile, last - row));
+    const int active = load_tile(plan, rows, row, n, false, s);
+    with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
+    head_outputs(plan, active, s);
+    f(row, n);
+  }
+}
+
+static void outputs(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s, float* out,
+                    int64_t stride_out) {
+  const Plan plan(network);
+  each_output(network, plan, rows, first, last, s, [&](int64_t row, int n) {
+    for (int o = 0; o < plan.head().out; ++o)
+      std::memcpy(out + o * stride_out + (row - first), s + plan.outputs + o * plan.tile, n * sizeof(float));
+  });
+}
+
+// sums[0..n) += v[0..n), n at most one vector.
+MILE_INLINE void accumulate(double* sums, V v, int n) {
+  typedef double D __attribute__((vector_size(8 * lanes)));
+  if (n >= lanes) {
+    D total;
+    std::memcpy(&total, sums, sizeof total);
+    total += __builtin_convertvector(v, D);
+    std::memcpy(sums, &total, sizeof total);
+  } else {
+    for (int k = 0; k < n; ++k) sums[k] += double(v[k]);
+  }
+}
+
+static void summarize(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s,
+                      const float* center, double* sums, int64_t stride_sums) {
+  const Plan plan(network);
+  const int n_outputs = plan.head().out;
+  float* out = s + plan.outputs;
+  float* centers = s + plan.y;
+  each_output(network, plan, rows, first, last, s, [&](int64_t row, int n) {
+    double* to = sums + (row - first);
+    if (network.head == Head::gaussian) {
+      std::memcpy(centers, center + (row - first), n * sizeof(float));
+      for (int r = n; r < plan.tile; ++r) centers[r] = 0.0f;
+      for (int r = 0; r < n; r += lanes) {
+        V away = load(out + r) - load(centers + r);
+        V log_scale = at_least(at_most(load(out + plan.tile + r), log_scale_limit), -log_scale_limit);
+        accumulate(to + r, away, n - r);
+        accumulate(to + stride_sums + r, away * away, n - r);
+        accumulate(to + 2 * stride_sums + r, exp(2.0f * log_scale), n - r);
+      }
+      return;
+    }
+    for (int r = 0; r < n; r += lanes) {
+      V largest = load(out + r), normalizer = {}, weighted = {};
+      for (int c = 1; c < n_outputs; ++c) {
+        V z = load(out + c * plan.tile + r);
+        largest = largest > z ? largest : z;
+      }
+      for (int c = 0; c < n_outputs; ++c) {
+        float* at = out + c * plan.tile + r;
+        V z = load(at) - largest, e = z < -87.0f ? (V){} : exp(z);
+        normalizer += e;
+        weighted += e * z;
+        store(at, e);
+      }
+      V scale = 1.0f / normalizer;
+      for (int c = 0; c < n_outputs; ++c)
+        accumulate(to + c * stride_sums + r, load(out + c * plan.tile + r) * scale, n - r);
+      accumulate(to + n_outputs * stride_sums + r, log(normalizer) - weighted * scale, n - r);
+    }
+  });
+}
+
+static int64_t scratch_size(const Network& network) { return Plan(network).size; }
+
+static const Kernel table = {MILE_ISA_NAME, lanes, scratch_size, load_position, gradient, value, outputs, summarize, normal,
+                             normalize,     refresh, kick,       drift,         add_prior, total, adamw};
+
+}  // namespace mile::MILE_ISA
+
+namespace mile {
+#define MILE_JOIN_(a, b) a##b
+#define MILE_JOIN(a, b) MILE_JOIN_(a, b)
+const Kernel* MILE_JOIN(kernel_, MILE_ISA)() { return &MILE_ISA::table; }
+}  // namespace mile

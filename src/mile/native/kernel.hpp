@@ -1,0 +1,74 @@
+// What the instruction-set-independent part of the library (handlers.cpp) asks of a kernel. kernel.cpp is compiled
+// once per instruction set; each build offers one table of functions.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace mile {
+
+constexpr int max_layers = 64;
+
+enum class Activation : int64_t { relu, tanh, gelu, silu, sigmoid };
+enum class Head : int64_t { gaussian, categorical };
+
+// A perceptron: layer l maps sizes[l] to sizes[l + 1] features. Its parameters are one vector, per layer the weights
+// [in][out] in row-major order, then the bias.
+struct Network {
+  const int64_t* sizes;
+  int64_t n_layers;
+  Activation activation;
+  Head head;
+};
+
+// Data as the posterior holds it: x is [feature][stride], of which the first `count` columns are rows. y is float or,
+// for the categorical head, int32. `order` chooses rows (a mini-batch); null means as they come.
+struct Rows {
+  const float* x;
+  int64_t stride;
+  const void* y;
+  const float* weight;
+  int64_t count;
+  const int32_t* order;
+};
+
+struct AdamW {
+  float learning_rate, weight_decay, decay_first, decay_second, epsilon;
+};
+
+struct Kernel {
+  const char* name;
+  int64_t lanes;
+  // Floats of scratch memory that all other functions need for a network, aligned to 64 bytes.
+  int64_t (*scratch_size)(const Network&);
+  // Prepare the parameters in scratch memory; once for any number of calls of the next four, or, without `backward`,
+  // of the last three of them.
+  void (*load)(const Network&, const float* position, bool backward, float* scratch);
+  // Weighted log likelihood of rows [first, last) and its gradient, which overwrites `gradient`.
+  double (*gradient)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* gradient);
+  double (*value)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch);
+  // Outputs [output][stride_out] of rows [first, last).
+  void (*outputs)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* out,
+                  int64_t stride_out);
+  // Add what one draw says about rows [first, last) to `sums` [number][stride_sums]. Gaussian: location minus `center`,
+  // its square, variance. Categorical: probability of each class, entropy.
+  void (*summarize)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, const float* center,
+                    double* sums, int64_t stride_sums);
+  // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.
+  void (*normal)(uint32_t key0, uint32_t key1, uint32_t first, int64_t n, float* out);
+  void (*normalize)(int64_t n, float* v);
+  void (*refresh)(int64_t n, int64_t dimension, double step_size, double length, const float* noise, float* velocity);
+  double (*kick)(int64_t n, int64_t dimension, double duration, const float* gradient, float* velocity);
+  void (*drift)(int64_t n, double distance, const float* velocity, float* position);
+  double (*add_prior)(int64_t n, double precision, const float* position, float* gradient);
+  double (*total)(int64_t n, const float* v);
+  void (*adamw)(int64_t n, const AdamW&, int64_t step, float scale, const float* gradient, float* position,
+                float* first, float* second);
+};
+
+const Kernel* kernel_portable();
+#if defined(__x86_64__)
+const Kernel* kernel_avx2();
+const Kernel* kernel_avx512();
+#endif
+
+}  // namespace mile

@@ -1,0 +1,178 @@
+// The four products of a perceptron on one tile of rows. Hidden features lie [row][column], columns padded to whole
+// vectors, and each product holds a block of results in registers: a vector of columns times a number broadcast from
+// memory, so that every operand is read where it lies and nothing is transposed. With `by_feature` the broadcast side
+// lies [feature][tile] instead, as inputs and the derivatives of the outputs do.
+#pragma once
+#include "kernel.hpp"
+#include "vectors.hpp"
+
+namespace mile::MILE_ISA {
+
+// Registers: at most `panel` vectors of columns side by side, and so many rows that about 12 (of 16) or 24 (of 32)
+// accumulators cover the latency of a fused multiply-add.
+#if MILE_LANES == 16
+constexpr int panel = 2;
+constexpr int block(int) { return 12; }
+#elif MILE_LANES == 8
+constexpr int panel = 2;
+constexpr int block(int vectors) { return vectors == 2 ? 6 : 12; }
+#elif defined(__aarch64__)
+constexpr int panel = 4;
+constexpr int block(int vectors) { return vectors == 1 ? 12 : 6; }
+#else
+constexpr int panel = 2;
+constexpr int block(int vectors) { return vectors == 2 ? 6 : 12; }
+#endif
+constexpr int row_multiple = 12;  // of every block above
+
+// Activations: value from the sum, and slope from the value or, where that is impossible, kept beside it.
+struct Relu {
+  static constexpr bool keeps_slope = false;
+  static MILE_INLINE V value(V z, V&) { return z < 0.0f ? (V){} : z; }
+  static MILE_INLINE V times_slope(V d, V h) { return h > 0.0f ? d : (V){}; }
+};
+struct Tanh {
+  static constexpr bool keeps_slope = false;
+  static MILE_INLINE V value(V z, V&) { return tanh(z); }
+  static MILE_INLINE V times_slope(V d, V h) { return d * (1.0f - h * h); }
+};
+struct Sigmoid {
+  static constexpr bool keeps_slope = false;
+  static MILE_INLINE V value(V z, V&) { return sigmoid(z); }
+  static MILE_INLINE V times_slope(V d, V h) { return d * (h - h * h); }
+};
+struct Silu {
+  static constexpr bool keeps_slope = true;
+  static MILE_INLINE V value(V z, V& slope) {
+    V s = sigmoid(z);
+    V h = z * s;
+    slope = s + h * (1.0f - s);
+    return h;
+  }
+  static MILE_INLINE V times_slope(V d, V slope) { return d * slope; }
+};
+// The tanh form: z * sigmoid(2u) with u = sqrt(2 / pi) (z + 0.044715 z^3).
+struct Gelu {
+  static constexpr bool keeps_slope = true;
+  static MILE_INLINE V value(V z, V& slope) {
+    constexpr float a = 1.5957691216057308f, b = 0.07135481282692908f;
+    V z2 = z * z;
+    V s = sigmoid(z * (a + b * z2));
+    V h = z * s;
+    slope = s + h * (1.0f - s) * (a + 3.0f * b * z2);
+    return h;
+  }
+  static MILE_INLINE V times_slope(V d, V slope) { return d * slope; }
+};
+
+// acc[r][v] += sum_k in(r, k) * w[k][v]
+template <int R, int N, bool by_feature>
+MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const float* w, int64_t ld_w, int depth) {
+  const int64_t next_row = by_feature ? 1 : ld_in, next = by_feature ? ld_in : 1;
+  for (int k = 0; k < depth; ++k, w += ld_w, in += next) {
+    V column[N];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) column[v] = load(w + v * lanes);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      V number = fill(in[r * next_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) acc[r][v] += number * column[v];
+    }
+  }
+}
+
+template <class Act, int N, bool by_feature>
+MILE_INLINE void forward_block(const float* in, int64_t ld_in, const float* w, int64_t ld_w, const float* bias,
+                               int depth, float* out, float* slopes, int64_t ld_out) {
+  constexpr int R = block(N);
+  V acc[R][N];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) acc[r][v] = load(bias + v * lanes);
+  multiply<R, N, by_feature>(acc, in, ld_in, w, ld_w, depth);
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) {
+      V slope;
+      store(out + r * ld_out + v * lanes, Act::value(acc[r][v], slope));
+      if constexpr (Act::keeps_slope) store(slopes + r * ld_out + v * lanes, slope);
+    }
+}
+
+// The derivative with respect to a layer's sums, written over its values.
+template <class Act, int N, bool by_feature>
+MILE_INLINE void backward_block(const float* d, int64_t ld_d, const float* w, int64_t ld_w, int depth, float* hidden,
+                                const float* slopes, int64_t ld_hidden) {
+  constexpr int R = block(N);
+  V acc[R][N] = {};
+  multiply<R, N, by_feature>(acc, d, ld_d, w, ld_w, depth);
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < N; ++v) {
+      const int64_t at = r * ld_hidden + v * lanes;
+      store(hidden + at, Act::times_slope(acc[r][v], load((Act::keeps_slope ? slopes : hidden) + at)));
+    }
+}
+
+// gradient[k][v] += sum_r in(r, k) * d[r][v] for B inputs; with `with_bias` one more row, the sum of d.
+// S partial sums side by side where the block alone would wait for its own additions.
+template <int B, int N, bool by_feature, bool with_bias>
+MILE_INLINE void gradient_block(const float* in, int64_t ld_in, const float* d, int64_t ld_d, int rows, float* gradient,
+                                float* bias, int64_t ld_gradient) {
+  constexpr int S = (B + with_bias) * N >= 8 ? 1 : ((B + with_bias) * N >= 4 ? 2 : 4);
+  const int64_t next_row = by_feature ? 1 : ld_in, next = by_feature ? ld_in : 1;
+  V acc[S][B][N] = {}, ones[S][N] = {};
+  for (int r = 0; r < rows; r += S) {
+#pragma GCC unroll 4
+    for (int s = 0; s < S; ++s) {
+      V dv[N];
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) dv[v] = load(d + (r + s) * ld_d + v * lanes);
+#pragma GCC unroll 12
+      for (int k = 0; k < B; ++k) {
+        V number = fill(in[(r + s) * next_row + k * next]);
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) acc[s][k][v] += number * dv[v];
+      }
+      if constexpr (with_bias)
+        for (int v = 0; v < N; ++v) ones[s][v] += dv[v];
+    }
+  }
+  for (int s = 1; s < S; ++s) {
+    for (int k = 0; k < B; ++k)
+      for (int v = 0; v < N; ++v) acc[0][k][v] += acc[s][k][v];
+    for (int v = 0; v < N; ++v) ones[0][v] += ones[s][v];
+  }
+  for (int k = 0; k < B; ++k)
+    for (int v = 0; v < N; ++v) {
+      float* at = gradient + k * ld_gradient + v * lanes;
+      store(at, load(at) + acc[0][k][v]);
+    }
+  if constexpr (with_bias)
+    for (int v = 0; v < N; ++v) store(bias + v * lanes, load(bias + v * lanes) + ones[0][v]);
+}
+
+template <int B, int N, bool by_feature>
+void gradient_rows(int n, bool with_bias, const float* in, int64_t ld_in, const float* d, int64_t ld_d, int rows,
+                   float* gradient, float* bias, int64_t ld) {
+  if constexpr (B > 0) {
+    if (n < B) return gradient_rows<B - 1, N, by_feature>(n, with_bias, in, ld_in, d, ld_d, rows, gradient, bias, ld);
+    if (with_bias)
+      gradient_block<B, N, by_feature, true>(in, ld_in, d, ld_d, rows, gradient, bias, ld);
+    else
+      gradient_block<B, N, by_feature, false>(in, ld_in, d, ld_d, rows, gradient, bias, ld);
+  }
+}
+
+template <int N>
+struct Vectors {
+  static constexpr int value = N;
+};
+
+// Call f(Vectors<N>, first column) for each panel of N vectors of columns.
+template <int N = panel, class F>
+MILE_INLINE void each_panel(int columns, const F& f, int from = 0) {
+  int c = from;
+  for (; c + N * lanes <= columns; c += N * lanes) f(Vectors<N>{}, c);
+  if constexpr (N > 1) each_panel<N - 1>(columns, f, c);
+}
+
+}  // namespace mile::MILE_ISA
