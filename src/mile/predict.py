@@ -34,6 +34,7 @@ _COPIES = 8  # float64 arrays of one block's size that a quantile search holds a
 # Sums over draws are made of parts of this many draws, added in order: the numbers of a row depend neither on the
 # threads nor on the other rows.
 _PART_DRAWS = 1024
+_FEWEST_COLUMNS = 8
 _SUMMARY_ROWS = 960  # ten tiles of the native kernel
 _QUANTILE_TOLERANCE = 1e-10  # in standard deviations of the narrowest component, which bounds the error of the cdf
 _QUANTILE_ITERATIONS = 200
@@ -88,13 +89,15 @@ class _Mixture:
         def one_block(start: int) -> Any:
             rows = slice(start, min(start + size, self.n_rows))
             n_real = rows.stop - rows.start
-            padded = np.zeros((self.x.shape[1], size), np.float32)
+            # XLA's programs have one width. Numpy adds a single column up in another order than several.
+            width = max(_FEWEST_COLUMNS, n_real) if kernel else size
+            padded = np.zeros((self.x.shape[1], width), np.float32)
             padded[:, :n_real] = self.x[rows].T
             if kernel:
                 components = native.outputs(kernel, self.draws, padded)
             else:
                 components = np.asarray(_forward(self.network, draws, jnp.asarray(padded)))
-            arguments = [_pad_last(array[..., rows], size) for array in row_arrays]
+            arguments = [_pad_last(array[..., rows], width) for array in row_arrays]
             result = function(components, *arguments)
             return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
 
@@ -216,10 +219,21 @@ class Predictive:
 
         def quantiles(components: np.ndarray) -> np.ndarray:
             location, scale = self._likelihood.moments(components)
-            return np.stack([_mixture_quantile(self._likelihood, location, scale, level) for level in levels])
+            evaluate = self._evaluator(location, scale)
+            return np.stack([_mixture_quantile(evaluate, location, scale, level) for level in levels])
 
         result = self._shift + self._scale * self._mixture.over_blocks(quantiles).T
         return result[:, 0] if np.ndim(q) == 0 else result
+
+    def _evaluator(self, location: np.ndarray, scale: np.ndarray) -> Callable[[np.ndarray], tuple]:
+        """Return a function of y that gives the mixture's distribution function and density."""
+        if self._mixture.kernel is None:
+            return lambda y: (
+                self._likelihood.cdf(location, scale, y).mean(axis=0),
+                self._likelihood.density(location, scale, y).mean(axis=0),
+            )
+        by_row, precision = np.ascontiguousarray(location.T), np.ascontiguousarray(1.0 / scale.T)
+        return lambda y: native.mixture(by_row, precision, y)
 
     def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
         """Return the central interval that holds y with probability `level`, lower and upper end.
@@ -253,7 +267,9 @@ class Predictive:
         return (y - self._shift) / self._scale
 
 
-def _mixture_quantile(likelihood: Gaussian, location: np.ndarray, scale: np.ndarray, level: float) -> np.ndarray:
+def _mixture_quantile(
+    evaluate: Callable[[np.ndarray], tuple], location: np.ndarray, scale: np.ndarray, level: float
+) -> np.ndarray:
     """Solve cdf(y) = level for each row by Newton's method inside a bracket that only shrinks.
 
     The bracket starts between the smallest and the largest quantile of any component, which always holds
@@ -268,8 +284,8 @@ def _mixture_quantile(likelihood: Gaussian, location: np.ndarray, scale: np.ndar
     step, tolerance = upper - lower, _QUANTILE_TOLERANCE * scale.min(axis=0)
     done = np.zeros(y.shape, bool)
     for _ in range(_QUANTILE_ITERATIONS):
-        error = likelihood.cdf(location, scale, y).mean(axis=0) - level
-        slope = likelihood.density(location, scale, y).mean(axis=0)
+        cdf, slope = evaluate(y)
+        error = cdf - level
         lower, upper = np.where(error < 0, y, lower), np.where(error > 0, y, upper)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = y - error / slope

@@ -6,7 +6,18 @@ them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `op
 """
 
 from mile.native._library import kernel_name, sharing_cores
-from mile.native._ops import Data, Specification, epoch, mclmc_step, outputs, specify, summarize, value, value_and_grad
+from mile.native._ops import (
+    Data,
+    Specification,
+    epoch,
+    mclmc_step,
+    mixture,
+    outputs,
+    specify,
+    summarize,
+    value,
+    value_and_grad,
+)
 
 __all__ = [
     "Data",
@@ -14,6 +25,7 @@ __all__ = [
     "epoch",
     "kernel_name",
     "mclmc_step",
+    "mixture",
     "outputs",
     "sharing_cores",
     "specify",

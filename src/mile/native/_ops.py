@@ -162,6 +162,17 @@ def summarize(
     return result
 
 
+def mixture(
+    location: Float[np.ndarray, "row component"],
+    precision: Float[np.ndarray, "row component"],
+    y: Float[np.ndarray, " row"],
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """Return distribution function and density at y of equal mixtures of normals; runs as `outputs` does."""
+    cdf, density = np.empty_like(y), np.empty_like(y)
+    _run("mile_mixture", location, precision, *location.shape, y, cdf, density)
+    return cdf, density
+
+
 def _contiguous(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.float32)
 

@@ -484,3 +484,11 @@ MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_layers, int64_t 
     k.summarize(network, rows, 0, n_rows, s, center, sums, n_rows);
   }
 }
+
+// Mean distribution function and density of the mixtures [row][component] at y [row].
+MILE_EXPORT void mile_mixture(const double* location, const double* precision, int64_t n_rows, int64_t n_components,
+                              const double* y, double* cdf, double* density) {
+  for (int64_t r = 0; r < n_rows; ++r)
+    mile::kernel().mixture(n_components, location + r * n_components, precision + r * n_components, y[r], cdf + r,
+                           density + r);
+}

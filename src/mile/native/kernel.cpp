@@ -4,6 +4,7 @@
 
 #include "dynamics.hpp"
 #include "layers.hpp"
+#include "mixture.hpp"
 
 namespace mile::MILE_ISA {
 
@@ -499,7 +500,7 @@ static void summarize(const Network& network, const Rows& rows, int64_t first, i
 
 static int64_t scratch_size(const Network& network) { return Plan(network).size; }
 
-static const Kernel table = {MILE_ISA_NAME, lanes, scratch_size, load_position, gradient, value, outputs, summarize, normal,
+static const Kernel table = {MILE_ISA_NAME, lanes, scratch_size, load_position, gradient, value, outputs, summarize, mixture, normal,
                              normalize,     refresh, kick,       drift,         add_prior, total, adamw};
 
 }  // namespace mile::MILE_ISA

@@ -53,6 +53,8 @@ struct Kernel {
   // its square, variance. Categorical: probability of each class, entropy.
   void (*summarize)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, const float* center,
                     double* sums, int64_t stride_sums);
+  // See mixture.hpp.
+  void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
   // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.
   void (*normal)(uint32_t key0, uint32_t key1, uint32_t first, int64_t n, float* out);
   void (*normalize)(int64_t n, float* v);
