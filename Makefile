@@ -16,7 +16,7 @@ SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mi
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow lint format lock clean
+.PHONY: help demo test test-slow bench lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ test: $(TEST) ## run the fast tests
 
 test-slow: $(TEST) ## run the slow statistical tests (up to two hours)
 	@$(VENV)/bin/python -m pytest -m slow -n $(JOBS) --dist load --timeout 3600
+
+bench: $(RUNTIME) ## measure speed against peers and write benchmarks/RESULTS.md (up to 30 minutes)
+	@$(VENV)/bin/python benchmarks/run_all.py
 
 lint: $(DEV) ## check style, formatting and types
 	@$(VENV)/bin/ruff check .
@@ -57,8 +60,8 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 	@echo "Wrote requirements.lock"
 
 clean: ## remove .venv and everything that builds and tests leave behind
-	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
-	@find src tests examples experiments -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -rf $(VENV) benchmarks/.venv-bde build dist .pytest_cache .ruff_cache .hypothesis
+	@find src tests examples experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # -- the virtual environment -------------------------------------------------------------------------
 # A stamp is written only when its step has succeeded, so an interrupted one is simply done again.

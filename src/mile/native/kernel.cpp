@@ -110,10 +110,14 @@ static void load_position(const Network& network, const float* position, bool ba
     const Layer& layer = plan.layers[l];
     const float* w = position + layer.position;
     const float* bias = w + int64_t(layer.in) * layer.out;
-    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, int width) {
+    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, auto width) {
       float* to = s + layer.weights + at;
-      for (int j = 0; j < real; ++j) to[j] = w[int64_t(k) * layer.out + c + j];
-      for (int j = real; j < width; ++j) to[j] = 0.0f;
+      const float* from = w + int64_t(k) * layer.out + c;
+      if (real == width) {
+        std::memcpy(to, from, width * sizeof(float));
+        return;
+      }
+      for (int j = 0; j < width; ++j) to[j] = j < real ? from[j] : 0.0f;
     });
     for (int j = 0; j < layer.columns; ++j) s[layer.bias + j] = j < layer.out ? bias[j] : 0.0f;
     if (backward && l > 0) {
