@@ -75,7 +75,8 @@ def build(sources: Path, library: Path) -> None:
         [*FLAGS, "-isystem", str(headers), "-c", str(sources / "handlers.cpp"), "-o", str(folder / "handlers.o")]
     ]
     for name, (lanes, flags) in kernels.items():
-        macros = [f"-DMILE_ISA={name}", f'-DMILE_ISA_NAME="{name}"', f"-DMILE_LANES={lanes}"]
+        shown = "neon" if platform.machine().lower() in ("aarch64", "arm64") else name
+        macros = [f"-DMILE_ISA={name}", f'-DMILE_ISA_NAME="{shown}"', f"-DMILE_LANES={lanes}"]
         commands.append([*FLAGS, *flags, *macros, "-c", str(sources / "kernel.cpp"), "-o", str(folder / f"{name}.o")])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda command: run(compiler, command), commands))

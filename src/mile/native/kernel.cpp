@@ -250,7 +250,7 @@ static double gaussian(const Plan& plan, int active, float* s) {
     total += w * (-log_scale - 0.5f * square - log_sqrt_two_pi);
     store(location + r, w * residual * precision);
     V d = w * (square - 1.0f);
-    store(raw + r, (raw_scale > log_scale_limit) | (raw_scale < -log_scale_limit) ? (V){} : d);
+    store(raw + r, ((raw_scale > log_scale_limit) | (raw_scale < -log_scale_limit)) ? (V){} : d);
   }
   return sum(total);
 }
