@@ -1,5 +1,6 @@
 """Tables as the pipeline wants them: float32, standardized by their training rows, split once, order fixed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from jaxtyping import Float, Int
 _SMALLEST_SPLIT = 20
 # Standardized inputs are cut here; beyond, a row is so far out that only finiteness matters.
 _LARGEST_INPUT = 1e6
+# Cells that are worked on in float64 at a time: a whole table of that kind would be the largest array of a fit.
+_BLOCK_CELLS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,14 +22,17 @@ class Standardizer:
     scale: Float[np.ndarray, "*column"]
 
     @classmethod
-    def learn(cls, values: Float[np.ndarray, "row *column"]) -> "Standardizer":
-        """Learn mean and standard deviation of each column."""
-        values = np.asarray(values, np.float64)
+    def learn(
+        cls, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " row"] | None = None
+    ) -> "Standardizer":
+        """Learn mean and standard deviation of each column, from the given rows (default: all)."""
+        values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
         # Dividing by the largest magnitude first keeps squares of huge or tiny columns representable.
-        size = np.max(np.abs(values), axis=0)
+        size = np.max([np.max(np.abs(block), axis=0) for _, block in _blocks(values, rows)], axis=0)
         size = np.where(size > 0, size, 1.0)
-        mean = np.mean(values / size, axis=0)
-        spread = np.std(values / size, axis=0)
+        mean = sum(np.sum(block / size, axis=0) for _, block in _blocks(values, rows)) / len(rows)
+        squares = sum(np.sum(np.square(block / size - mean), axis=0) for _, block in _blocks(values, rows))
+        spread = np.sqrt(squares / len(rows))
         constant = spread <= 10 * np.finfo(np.float64).eps  # rounding of a constant, not variation
         return cls(shift=np.asarray(mean * size), scale=np.where(constant, 1.0, spread * size))
 
@@ -36,11 +42,27 @@ class Standardizer:
         shape = () if n_columns is None else (n_columns,)
         return cls(shift=np.zeros(shape), scale=np.ones(shape))
 
-    def apply(self, values: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "row *column"]:
-        """Return standardized values in float32."""
-        with np.errstate(over="ignore"):  # infinity is cut below
-            standardized = (np.asarray(values, np.float64) - self.shift) / self.scale
-        return np.clip(standardized, -_LARGEST_INPUT, _LARGEST_INPUT).astype(np.float32)
+    def apply(
+        self, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " row"] | None = None
+    ) -> Float[np.ndarray, "row *column"]:
+        """Return standardized values in float32, of the given rows (default: all)."""
+        values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
+        standardized = np.empty((len(rows), *values.shape[1:]), np.float32)
+        for where, block in _blocks(values, rows):
+            with np.errstate(over="ignore"):  # infinity is cut below
+                block = (block - self.shift) / self.scale
+            standardized[where] = np.clip(block, -_LARGEST_INPUT, _LARGEST_INPUT)
+        return standardized
+
+
+def _blocks(
+    values: np.ndarray, rows: Int[np.ndarray, " row"]
+) -> Iterator[tuple[slice, Float[np.ndarray, "row *column"]]]:
+    """Yield the rows of a table in float64 piece by piece, each with its place among them."""
+    length = max(1, _BLOCK_CELLS // max(1, int(np.prod(values.shape[1:]))))
+    for start in range(0, len(rows), length):
+        where = slice(start, start + length)
+        yield where, values[rows[where]].astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,19 +130,19 @@ def prepare(
     """
     classes = y if np.issubdtype(y.dtype, np.integer) else None
     validation = split_rows(len(x), validation_fraction, seed, classes)
-    x_scale = Standardizer.learn(x[~validation])
+    train, valid = np.flatnonzero(~validation), np.flatnonzero(validation)
+    x_scale = Standardizer.learn(x, train)
     if classes is None:
-        y_scale = Standardizer.learn(y[~validation])
+        y_scale = Standardizer.learn(y, train)
         y = y_scale.apply(y)
     else:
         y_scale = Standardizer.identity()
         y = y.astype(np.int32)
-    x = x_scale.apply(x)
     return Dataset(
-        x_train=x[~validation],
-        y_train=y[~validation],
-        x_valid=x[validation],
-        y_valid=y[validation],
+        x_train=x_scale.apply(x, train),
+        y_train=y[train],
+        x_valid=x_scale.apply(x, valid),
+        y_valid=y[valid],
         x_scale=x_scale,
         y_scale=y_scale,
     )

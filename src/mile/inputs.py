@@ -8,9 +8,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+# Other numbers become the first; float32 stays as it is, because a copy in float64 would be the largest array of a fit.
+_DTYPES = [np.float64, np.float32]
+
 
 def check_training_data(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return finite features in float64 and a response without gaps; `numeric` asks for numbers in y too.
+    """Return finite features in float64 or float32 and a response without gaps; `numeric` asks for numbers in y too.
 
     Raises
     ------
@@ -21,14 +24,14 @@ def check_training_data(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bo
     _refuse_bad_response(y, numeric)
     # Finiteness of X is checked afterwards, because scikit-learn's check does not name the cell.
     X, y = validate_data(
-        estimator, X, y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2, y_numeric=numeric
+        estimator, X, y, dtype=_DTYPES, ensure_all_finite=False, ensure_min_samples=2, y_numeric=numeric
     )
     _refuse_non_finite(estimator, X)
     return X, y
 
 
 def check_features(estimator: BaseEstimator, X: Any) -> np.ndarray:
-    """Return finite features in float64 with the columns of the training data; no rows are fine.
+    """Return finite features in float64 or float32 with the columns of the training data; no rows are fine.
 
     Raises
     ------
@@ -36,7 +39,7 @@ def check_features(estimator: BaseEstimator, X: Any) -> np.ndarray:
         If anything cannot be used.
     """
     _refuse_non_numeric(X)
-    X = validate_data(estimator, X, reset=False, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
+    X = validate_data(estimator, X, reset=False, dtype=_DTYPES, ensure_all_finite=False, ensure_min_samples=0)
     _refuse_non_finite(estimator, X)
     return X
 
@@ -70,8 +73,9 @@ def _refuse_non_numeric(X: Any) -> None:
 
 
 def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
-    bad = np.argwhere(~np.isfinite(X))
-    if len(bad):
+    finite = np.isfinite(X)
+    if not finite.all():
+        bad = np.argwhere(~finite)
         row, column = bad[0]
         names = getattr(estimator, "feature_names_in_", None)
         name = f"{names[column]!r}" if names is not None else column

@@ -1,9 +1,11 @@
 """Standardization learned on training rows only, splits that are fixed and fair, and arrays taken as they are."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from mile import Dataset
+from mile import Dataset, data
 from mile.data import Standardizer, prepare, split_rows
 
 
@@ -55,6 +57,17 @@ class TestStandardizer:
         assert np.isfinite(standardized).all()
         assert standardized[0] > 0 > standardized[1]
 
+    @pytest.mark.parametrize("cells", [1, 4, 99, 400])
+    def test_blocks_change_nothing_but_rounding(self, table, cells, monkeypatch):
+        x, _ = table
+        rows = np.arange(0, 200, 3)
+        whole = Standardizer.learn(x, rows)
+        monkeypatch.setattr(data, "_BLOCK_CELLS", cells)
+        blocks = Standardizer.learn(x, rows)
+        np.testing.assert_allclose(blocks.shift, whole.shift, rtol=1e-14)
+        np.testing.assert_allclose(blocks.scale, whole.scale, rtol=1e-14)
+        np.testing.assert_array_equal(whole.apply(x, rows), whole.apply(x)[rows])
+
     def test_identity_changes_nothing(self, table):
         x, y = table
         np.testing.assert_array_equal(Standardizer.identity(4).apply(x), x.astype(np.float32))
@@ -102,6 +115,26 @@ class TestPrepare:
         np.testing.assert_array_equal(first.x_train, second.x_train)
         assert first.x_train.shape == third.x_train.shape
         assert not np.array_equal(first.x_valid, third.x_valid)
+
+    def test_single_precision_is_treated_as_its_values_in_double(self, table):
+        single = [array.astype(np.float32) for array in table]
+        one, other = (prepare(*arrays, seed=0) for arrays in (single, [array.astype(np.float64) for array in single]))
+        for name in ("x_train", "y_train", "x_valid", "y_valid"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_array_equal(one.x_scale.scale, other.x_scale.scale)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_needs_little_memory_beyond_its_result(self, dtype):
+        x = np.ones((200_000, 20), dtype)
+        x[::2] = 0.0
+        y = x[:, 0].copy()
+        tracemalloc.start()
+        dataset = prepare(x, y, seed=0)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        result = dataset.x_train.nbytes + dataset.x_valid.nbytes
+        assert result == 16e6
+        assert peak < 1.75 * result
 
     def test_everything_handed_on_is_float32(self, table):
         dataset = prepare(*table, seed=0)
