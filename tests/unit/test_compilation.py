@@ -191,7 +191,7 @@ class TestSecondFit:
         return X, 3.0 * X[:, 0] + rng.standard_normal(n_rows)
 
     def test_with_other_data_seed_and_budgets_compiles_nothing(self, compilations):
-        small = {"n_chains": 2, "max_epochs": 2, "hidden_layer_sizes": (4,)}
+        small = {"n_chains": 2, "max_epochs": 2, "hidden_layer_sizes": (7, 5)}  # in no other test
         first = mile.MileRegressor(warmup_steps=100, sampling_steps=40, n_draws=20, random_state=0, **small)
         first.fit(*self.table(60, seed=0))
         assert {"jit(_begin)", "jit(_advance)", "jit(_finish)"} <= set(compilations)
