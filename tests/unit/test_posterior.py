@@ -8,12 +8,32 @@ from scipy import stats
 from scipy.special import log_softmax
 from targets import Box, IllConditioned, StandardNormal
 
-from mile import MLP, Categorical, Gaussian, Normal
+from mile import MLP, Categorical, Gaussian, Normal, native
+from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
 from mile.posterior import FunctionTarget, Posterior, Rows, pad_rows, row_bucket
 
 COUNTS = [0, 1, 15, 16, 17, 100]
 LIKELIHOODS = {"regression": Gaussian(), "3 classes": Categorical(3)}
+
+
+@pytest.fixture(scope="module", params=["native", "xla"])
+def path(request):
+    """Run the tests in single precision by each path; in double precision there is one."""
+    if request.param == "native":
+        if native.kernel_name() == "xla":
+            pytest.skip("the native kernel was not built")
+        yield request.param
+        return
+    # Compiled programs have chosen their path.
+    jax.clear_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_ops, "library", lambda: None)
+        yield request.param
+    jax.clear_caches()
+
+
+on_both_paths = pytest.mark.usefixtures("path")
 
 
 def table(likelihood, count, dtype=np.float64, n_features=3, seed=0):
@@ -120,7 +140,7 @@ class TestValue:
             value, _ = evaluate(posterior, jnp.asarray(position))
             assert float(value) == pytest.approx(expected, rel=1e-11)
 
-    def test_is_precise_in_float32(self):
+    def test_is_precise_in_float32(self, path):
         x, y = table(Gaussian(), 100, np.float32)
         posterior = build(Gaussian(), pad_rows(x, y))
         position = random_position(posterior).astype(np.float32)
@@ -128,11 +148,13 @@ class TestValue:
         assert value.dtype == jnp.float32
         expected = plain_logdensity(posterior, position.astype(float), x.astype(float), y.astype(float))
         assert float(value) == pytest.approx(expected, rel=1e-5)
+        assert ("mile_" in evaluate.lower(posterior, jnp.asarray(position)).as_text()) == (path == "native")
 
     def test_dimension_is_the_networks(self):
         posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 3)))
         assert posterior.dimension == posterior.network.dimension == 3 * 4 + 4 + 4 * 2 + 2
 
+    @on_both_paths
     @pytest.mark.parametrize("where", ["x", "y", "position"])
     def test_a_single_nan_makes_the_whole_log_density_nan(self, where):
         """A sum that skipped it would reward a region where the network breaks down."""
@@ -150,6 +172,7 @@ class TestValue:
         assert np.isnan(gradient).any()
 
 
+@on_both_paths
 class TestPadding:
     @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
     @pytest.mark.parametrize("count", COUNTS)
@@ -205,6 +228,7 @@ class TestPadding:
         np.testing.assert_array_equal(batch.weight, [1.0, 1.0, 0.0])  # row 20 is padding
 
 
+@on_both_paths
 class TestPrograms:
     def test_data_are_leaves_and_the_configuration_is_static(self):
         rows = pad_rows(*table(Gaussian(), 20, np.float32))
