@@ -26,7 +26,7 @@ from mile.execution import InProcess
 from mile.posterior import Posterior, Rows, log_likelihood
 
 _EPOCHS_PER_BLOCK = 25
-_ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
+_ADAM: dict[str, Any] = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,15 +116,12 @@ def train_members(
     n_members = len(chain_ids)
     progress.start("ensemble", training.max_epochs * len(groups))
 
-    def keys(stage: Stage, group: list[int]) -> Array:
-        return jnp.stack([stream(seed, stage, chain) for chain in group])
-
     def train(group: list[int]) -> _Member:
-        batch_keys = keys(Stage.OPTIMIZE, group)
-        member = _start(training, backend, keys(Stage.INITIALIZE, group), posterior)
+        names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
+        member = _start(training, backend, *names, posterior)
         for first in range(0, training.max_epochs, _EPOCHS_PER_BLOCK):
             last = min(first + _EPOCHS_PER_BLOCK, training.max_epochs)
-            member = _train(training, backend, last, batch_keys, member, posterior, validation)
+            member = _train(training, backend, last, *names, member, posterior, validation)
             progress.advance(last - first)
             if np.asarray(member.stopped).all():
                 break
@@ -144,9 +141,9 @@ def train_members(
 
 
 @partial(jax.jit, static_argnames=("training", "backend"))
-def _start(training: Training, backend: InProcess, keys: Array, posterior: Posterior) -> _Member:
-    def one_member(key: Array) -> _Member:
-        position = posterior.network.init(key)
+def _start(training: Training, backend: InProcess, seed: Array, chains: Array, posterior: Posterior) -> _Member:
+    def one_member(chain: Array) -> _Member:
+        position = posterior.network.init(stream(seed, Stage.INITIALIZE, chain))
         return _Member(
             position=position,
             optimizer=training.optimizer.init(position),
@@ -157,7 +154,7 @@ def _start(training: Training, backend: InProcess, keys: Array, posterior: Poste
             losses=jnp.full(training.max_epochs, jnp.nan),
         )
 
-    return backend.over_group(one_member)(keys)
+    return backend.over_group(one_member)(chains)
 
 
 @partial(jax.jit, static_argnames=("training", "backend"), donate_argnames="members")
@@ -165,21 +162,23 @@ def _train(
     training: Training,
     backend: InProcess,
     last_epoch: Int[Array, ""] | int,
-    keys: Array,
+    seed: Array,
+    chains: Array,
     members: _Member,
     posterior: Posterior,
     validation: Rows,
 ) -> _Member:
     """Train up to `last_epoch`, or until the stopping rule says so."""
 
-    def one_member(key: Array, member: _Member) -> _Member:
+    def one_member(chain: Array, member: _Member) -> _Member:
+        key = stream(seed, Stage.OPTIMIZE, chain)
         return jax.lax.while_loop(
             lambda member: (member.epoch < last_epoch) & ~member.stopped,
             lambda member: _epoch(training, jax.random.fold_in(key, member.epoch), member, posterior, validation),
             member,
         )
 
-    return backend.over_group(one_member)(keys, members)
+    return backend.over_group(one_member)(chains, members)
 
 
 def _epoch(training: Training, key: Array, member: _Member, posterior: Posterior, validation: Rows) -> _Member:

@@ -97,7 +97,8 @@ class Posterior:
         bits of JAX's default generator.
         """
         spec = native.specify(self.network, self.likelihood, position.dtype, self.rows)
-        default_bits = str(jax.random.key_impl(key)) == "threefry2x32" and jax.config.jax_threefry_partitionable
+        partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
+        default_bits = partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
         if spec is None or type(self.prior) is not Normal or not default_bits:
             return None
         precision = jnp.asarray(self.prior.scale**-2, position.dtype)

@@ -113,9 +113,9 @@ void gradients(const Network& network, const Rows& rows, int64_t chains, const f
   const Kernel& k = kernel();
   const int64_t d = dimension_of(network), scratch = k.scratch_size(network);
   const Chunks chunks(rows.count);
-  auto one = [&](int64_t chain, int64_t chunk, float* to) {
+  auto one = [&](int64_t chain, int64_t chunk, float* to, bool loaded = false) {
     float* s = network_scratch.floats(scratch);
-    k.load(network, positions[chain], true, s);
+    if (!loaded) k.load(network, positions[chain], true, s);
     const int64_t first = chunk * chunks.rows;
     return k.gradient(network, rows, first, std::min(first + chunks.rows, rows.count), s, to);
   };
@@ -138,7 +138,7 @@ void gradients(const Network& network, const Rows& rows, int64_t chains, const f
     for_each(chains, extra, pool, [&](int64_t chain) {
       float* parts = call_scratch.floats(chunks.n * d);
       double part_values[most_chunks];
-      for (int64_t c = 0; c < chunks.n; ++c) part_values[c] = one(chain, c, parts + c * d);
+      for (int64_t c = 0; c < chunks.n; ++c) part_values[c] = one(chain, c, parts + c * d, c > 0);
       add_up(chain, parts, part_values);
     });
   } else {
@@ -359,13 +359,16 @@ ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats sec
     std::memcpy(m, first.typed_data() + member * d, d * sizeof(float));
     std::memcpy(v, second.typed_data() + member * d, d * sizeof(float));
     Rows rows = all;
-    const std::vector<int32_t> order = sorted_by(shuffle.typed_data() + member * slots, all.count);
-    rows.order = order.data();
+    std::vector<int32_t> order;
+    if (batch_size < all.count) {  // a single batch holds all rows in any order
+      order = sorted_by(shuffle.typed_data() + member * slots, all.count);
+      rows.order = order.data();
+    }
     int64_t step = steps.typed_data()[member];
     for (int64_t from = 0; from < all.count; from += batch_size) {
       const int64_t to = std::min(from + batch_size, all.count);
       double total = 0.0;
-      for (int64_t r = from; r < to; ++r) total += all.weight[rows.order[r]];
+      for (int64_t r = from; r < to; ++r) total += all.weight[rows.order ? rows.order[r] : r];
       k.load(network, p, true, s);
       k.gradient(network, rows, from, to, s, g);
       k.adamw(n, rule, ++step, float(1.0 / std::max(total, 1.0)), g, p, m, v);
@@ -464,8 +467,7 @@ MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_layers, int64_t ac
   const int64_t d = dimension_of(network);
   float* s = network_scratch.floats(k.scratch_size(network));
   for (int64_t draw = 0; draw < n_draws; ++draw) {
-    k.load(network, draws + draw * d, false, s);
-    k.outputs(network, rows, 0, n_rows, s, out + draw * sizes[n_layers] * n_rows, n_rows);
+    k.outputs(network, draws + draw * d, rows, 0, n_rows, s, out + draw * sizes[n_layers] * n_rows, n_rows);
   }
 }
 
@@ -480,8 +482,7 @@ MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_layers, int64_t 
   const int64_t d = dimension_of(network);
   float* s = network_scratch.floats(k.scratch_size(network));
   for (int64_t draw = 0; draw < n_draws; ++draw) {
-    k.load(network, draws + draw * d, false, s);
-    k.summarize(network, rows, 0, n_rows, s, center, sums, n_rows);
+    k.summarize(network, draws + draw * d, rows, 0, n_rows, s, center, sums, n_rows);
   }
 }
 

@@ -104,6 +104,16 @@ MILE_INLINE void each_in_panels(int n, int columns, int padded, const F& f) {
   });
 }
 
+static void load_head(const Plan& plan, const float* position, float* s) {
+  const Layer& head = plan.head();
+  const float* w = position + head.position;
+  const int columns = plan.head_columns();
+  for (int o = 0; o < head.out; ++o) {
+    for (int i = 0; i < columns; ++i) s[head.weights + o * columns + i] = i < head.in ? w[i * head.out + o] : 0.0f;
+    s[head.bias + o] = w[head.in * head.out + o];
+  }
+}
+
 static void load_position(const Network& network, const float* position, bool backward, float* s) {
   const Plan plan(network);
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
@@ -129,13 +139,7 @@ static void load_position(const Network& network, const float* position, bool ba
                      });
     }
   }
-  const Layer& head = plan.head();
-  const float* w = position + head.position;
-  const int columns = plan.head_columns();
-  for (int o = 0; o < head.out; ++o) {
-    for (int i = 0; i < columns; ++i) s[head.weights + o * columns + i] = i < head.in ? w[i * head.out + o] : 0.0f;
-    s[head.bias + o] = w[head.in * head.out + o];
-  }
+  load_head(plan, position, s);
 }
 
 // Copy rows [first, first + n) of the data into the tile, zeros behind them; return the rows to work on.
@@ -197,6 +201,28 @@ static void forward(const Plan& plan, int active, float* s) {
   }
 }
 
+// The same for the first row of the tile alone, with the weights where they are: copying them would take longer than
+// using them once. Each number is the sum of the same products in the same order, so the bits are the same.
+template <class Act>
+static void forward_one(const Plan& plan, const float* position, float* s) {
+  for (int l = 0; l + 1 < plan.n_layers; ++l) {
+    const Layer& layer = plan.layers[l];
+    const float *w = position + layer.position, *bias = w + int64_t(layer.in) * layer.out;
+    const float* in = l == 0 ? s + plan.x : s + plan.layers[l - 1].hidden;
+    const int next = l == 0 ? plan.tile : 1;
+    each_panel(layer.columns, [&](auto vectors, int c) {
+      constexpr int N = decltype(vectors)::value;
+      V acc[1][N];
+      for (int v = 0; v < N; ++v) acc[0][v] = load(bias + c + v * lanes);
+      multiply<1, N, true>(acc, in, next, w + c, layer.out, layer.in);
+      for (int v = 0; v < N; ++v) {
+        V slope;
+        store(s + layer.hidden + c + v * lanes, Act::value(acc[0][v], slope));
+      }
+    });
+  }
+}
+
 // Outputs [output][row]: few, so each is a sum over the columns of a row. One vector holds the sums of several rows
 // and O outputs.
 template <int O>
@@ -232,7 +258,7 @@ static void head_outputs(const Plan& plan, int active, float* s) {
     float* out = s + plan.outputs + o * plan.tile;
     const float bias = s[head.bias + o];
     for (int r = 0; r < active; r += lanes) store(out + r, load(out + r) + bias);
-    for (int r = active; r < plan.tile; ++r) out[r] = 0.0f;
+    for (int64_t r = active; r < round_up(active, lanes); ++r) out[r] = 0.0f;
   }
 }
 
@@ -428,8 +454,19 @@ static double value(const Network& network, const Rows& rows, int64_t first, int
 
 // Evaluate rows [first, last) tile by tile and call f(row, number of rows) with the outputs in place.
 template <class F>
-MILE_INLINE void each_output(const Network& network, const Plan& plan, const Rows& rows, int64_t first, int64_t last,
-                             float* s, const F& f) {
+MILE_INLINE void each_output(const Network& network, const Plan& plan, const float* position, const Rows& rows,
+                             int64_t first, int64_t last, float* s, const F& f) {
+  bool whole_vectors = true;
+  for (int l = 0; l + 1 < plan.n_layers; ++l) whole_vectors &= plan.layers[l].out == plan.layers[l].columns;
+  if (last - first == 1 && whole_vectors && plan.n_layers > 1) {
+    load_head(plan, position, s);
+    for (int i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i * rows.stride + first];
+    with_activation(network.activation, [&](auto act) { forward_one<decltype(act)>(plan, position, s); });
+    head_outputs(plan, 1, s);
+    f(first, 1);
+    return;
+  }
+  load_position(network, position, false, s);
   for (int64_t row = first; row < last; row += plan.tile) {
     const int n = int(smaller(plan.tile, last - row));
     const int active = load_tile(plan, rows, row, n, false, s);
@@ -439,10 +476,10 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const Row
   }
 }
 
-static void outputs(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s, float* out,
-                    int64_t stride_out) {
+static void outputs(const Network& network, const float* position, const Rows& rows, int64_t first, int64_t last,
+                    float* s, float* out, int64_t stride_out) {
   const Plan plan(network);
-  each_output(network, plan, rows, first, last, s, [&](int64_t row, int n) {
+  each_output(network, plan, position, rows, first, last, s, [&](int64_t row, int n) {
     for (int o = 0; o < plan.head().out; ++o)
       std::memcpy(out + o * stride_out + (row - first), s + plan.outputs + o * plan.tile, n * sizeof(float));
   });
@@ -461,13 +498,13 @@ MILE_INLINE void accumulate(double* sums, V v, int n) {
   }
 }
 
-static void summarize(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s,
-                      const float* center, double* sums, int64_t stride_sums) {
+static void summarize(const Network& network, const float* position, const Rows& rows, int64_t first, int64_t last,
+                      float* s, const float* center, double* sums, int64_t stride_sums) {
   const Plan plan(network);
   const int n_outputs = plan.head().out;
   float* out = s + plan.outputs;
   float* centers = s + plan.y;
-  each_output(network, plan, rows, first, last, s, [&](int64_t row, int n) {
+  each_output(network, plan, position, rows, first, last, s, [&](int64_t row, int n) {
     double* to = sums + (row - first);
     if (network.head == Head::gaussian) {
       std::memcpy(centers, center + (row - first), n * sizeof(float));

@@ -40,19 +40,19 @@ struct Kernel {
   int64_t lanes;
   // Floats of scratch memory that all other functions need for a network, aligned to 64 bytes.
   int64_t (*scratch_size)(const Network&);
-  // Prepare the parameters in scratch memory; once for any number of calls of the next four, or, without `backward`,
-  // of the last three of them.
+  // Prepare the parameters in scratch memory; once for any number of calls of the next two, or, without `backward`, of
+  // the second.
   void (*load)(const Network&, const float* position, bool backward, float* scratch);
   // Weighted log likelihood of rows [first, last) and its gradient, which overwrites `gradient`.
   double (*gradient)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* gradient);
   double (*value)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch);
-  // Outputs [output][stride_out] of rows [first, last).
-  void (*outputs)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* out,
-                  int64_t stride_out);
+  // Outputs [output][stride_out] of rows [first, last) under the given parameters.
+  void (*outputs)(const Network&, const float* position, const Rows&, int64_t first, int64_t last, float* scratch,
+                  float* out, int64_t stride_out);
   // Add what one draw says about rows [first, last) to `sums` [number][stride_sums]. Gaussian: location minus `center`,
   // its square, variance. Categorical: probability of each class, entropy.
-  void (*summarize)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, const float* center,
-                    double* sums, int64_t stride_sums);
+  void (*summarize)(const Network&, const float* position, const Rows&, int64_t first, int64_t last, float* scratch,
+                    const float* center, double* sums, int64_t stride_sums);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
   // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.
