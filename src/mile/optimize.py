@@ -5,6 +5,7 @@ members run side by side as chains do. It returns to the host every few epochs t
 interruptible.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,9 @@ from mile._types import Position, Scalar
 from mile.execution import InProcess
 from mile.posterior import Posterior, Rows, log_likelihood
 
-_EPOCHS_PER_BLOCK = 25
+# A block of epochs grows until it lasts this long: short enough to watch, long enough to make its overhead vanish.
+_FIRST_EPOCHS = 25
+_BLOCK_SECONDS = 0.2
 _ADAM: dict[str, Any] = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
 
 
@@ -119,12 +122,17 @@ def train_members(
     def train(group: list[int]) -> _Member:
         names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
         member = _start(training, backend, *names, posterior)
-        for first in range(0, training.max_epochs, _EPOCHS_PER_BLOCK):
-            last = min(first + _EPOCHS_PER_BLOCK, training.max_epochs)
+        done, length = 0, _FIRST_EPOCHS
+        while done < training.max_epochs:
+            began, last = time.perf_counter(), min(done + length, training.max_epochs)
             member = _train(training, backend, last, *names, member, posterior, validation)
-            progress.advance(last - first)
-            if np.asarray(member.stopped).all():
+            stopped = np.asarray(member.stopped).all()
+            progress.advance(last - done)
+            if stopped:
                 break
+            if time.perf_counter() - began < 0.5 * _BLOCK_SECONDS:
+                length *= 2
+            done = last
         return member
 
     trained = backend.map(train, groups)

@@ -170,7 +170,8 @@ class TestStopping:
     def test_does_not_depend_on_how_often_training_returns_to_the_host(self, data, monkeypatch):
         x, y, x_valid, y_valid = data
         usual = train(STOPPING, x, y, pad_rows(x_valid, y_valid))
-        monkeypatch.setattr(optimize, "_EPOCHS_PER_BLOCK", 1)
+        monkeypatch.setattr(optimize, "_FIRST_EPOCHS", 1)
+        monkeypatch.setattr(optimize, "_BLOCK_SECONDS", 0.0)
         assert_same_bits(train(STOPPING, x, y, pad_rows(x_valid, y_valid)), usual)
 
     def test_without_validation_rows_trains_to_the_end_and_keeps_the_last_weights(self, data):
