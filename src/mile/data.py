@@ -23,7 +23,7 @@ class Standardizer:
 
     @classmethod
     def learn(
-        cls, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " row"] | None = None
+        cls, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " chosen"] | None = None
     ) -> "Standardizer":
         """Learn mean and standard deviation of each column, from the given rows (default: all)."""
         values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
@@ -43,8 +43,8 @@ class Standardizer:
         return cls(shift=np.zeros(shape), scale=np.ones(shape))
 
     def apply(
-        self, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " row"] | None = None
-    ) -> Float[np.ndarray, "row *column"]:
+        self, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " chosen"] | None = None
+    ) -> Float[np.ndarray, "chosen *column"]:
         """Return standardized values in float32, of the given rows (default: all)."""
         values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
         standardized = np.empty((len(rows), *values.shape[1:]), np.float32)
@@ -55,9 +55,7 @@ class Standardizer:
         return standardized
 
 
-def _blocks(
-    values: np.ndarray, rows: Int[np.ndarray, " row"]
-) -> Iterator[tuple[slice, Float[np.ndarray, "row *column"]]]:
+def _blocks(values: np.ndarray, rows: Int[np.ndarray, " chosen"]) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the rows of a table in float64 piece by piece, each with its place among them."""
     length = max(1, _BLOCK_CELLS // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(rows), length):

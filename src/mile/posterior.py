@@ -86,7 +86,7 @@ class Posterior:
 
     def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
         """Return the unnormalized log posterior and its gradient."""
-        value, gradient = _value_and_grad(self.network, self.likelihood, position, self.rows)
+        value, gradient = _value_and_grad(self.network, self.likelihood, position, _data(self.rows))
         prior, prior_gradient = jax.value_and_grad(self.prior.log_prob)(position)
         return value + prior, gradient + prior_gradient
 
@@ -102,41 +102,56 @@ class Posterior:
         if spec is None or type(self.prior) is not Normal or not default_bits:
             return None
         precision = jnp.asarray(self.prior.scale**-2, position.dtype)
-        data = native.Data(self.rows.x, self.rows.y, self.rows.weight, self.rows.count)
+        data = _data(self.rows)
         return lambda key, state, step_size, L: native.mclmc_step(spec, key, state, step_size, L, precision, data)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def log_likelihood(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
     """Return the weighted sum of the rows' log likelihoods; a row that is not finite makes it so."""
-    return _on_cpu(native.value, _blocked, network, likelihood, position, rows)
+    return _log_likelihood(network, likelihood, position, _data(rows))
+
+
+def _data(rows: Rows) -> native.Data:
+    # A plain tuple, because a derivative has the same fields but not the same types.
+    return native.Data(rows.x, rows.y, rows.weight, rows.count)
+
+
+def _rows(data: Any) -> Rows:
+    return Rows(x=data.x, y=data.y, weight=data.weight, count=data.count)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _log_likelihood(network: Any, likelihood: Any, position: Position, data: Any) -> Scalar:
+    return _on_cpu(native.value, _blocked, network, likelihood, position, _rows(data))
 
 
 def _derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple[Scalar, Scalar]:
-    (position, rows), (position_tangent, rows_tangent) = primals, tangents
-    value, gradient = _value_and_grad(network, likelihood, position, rows)
+    (position, data), (position_tangent, data_tangent) = primals, tangents
+    value, gradient = _value_and_grad(network, likelihood, position, data)
     tangent = jnp.zeros_like(value)
     if not isinstance(position_tangent, SymbolicZero):
         tangent += gradient @ position_tangent  # in the precision of the value
-    if not all(isinstance(leaf, SymbolicZero) for leaf in jax.tree.leaves(rows_tangent)):
-        rows_tangent = jax.tree.map(_materialize, rows, rows_tangent)
-        tangent += jax.jvp(partial(_plain, network, likelihood, position), (rows,), (rows_tangent,))[1]
+    if not all(isinstance(leaf, SymbolicZero) for leaf in data_tangent):
+        data_tangent = native.Data(*map(_materialize, data, data_tangent))
+        of_data = lambda data: _plain(network, likelihood, position, _rows(data))  # noqa: E731
+        tangent += jax.jvp(of_data, (data,), (data_tangent,))[1]
     return value, tangent
 
 
-log_likelihood.defjvp(_derivative, symbolic_zeros=True)
+_log_likelihood.defjvp(_derivative, symbolic_zeros=True)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _value_and_grad(network: Any, likelihood: Any, position: Position, rows: Rows) -> tuple[Scalar, Position]:
+def _value_and_grad(network: Any, likelihood: Any, position: Position, data: Any) -> tuple[Scalar, Position]:
     xla = lambda *arguments: _blocked(*arguments, transform=partial(jax.value_and_grad, argnums=0))  # noqa: E731
-    return _on_cpu(native.value_and_grad, xla, network, likelihood, position, rows)
+    return _on_cpu(native.value_and_grad, xla, network, likelihood, position, _rows(data))
 
 
 @_value_and_grad.defjvp
 def _second_derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple:
     # Nothing in the library needs it, so it has no fast form.
-    return jax.jvp(jax.value_and_grad(partial(_plain, network, likelihood)), primals, tangents)
+    plain = lambda position, data: _plain(network, likelihood, position, _rows(data))  # noqa: E731
+    return jax.jvp(jax.value_and_grad(plain), primals, tangents)
 
 
 def _on_cpu(kernel: Callable, xla: Callable, network: Any, likelihood: Any, position: Position, rows: Rows) -> Any:
@@ -147,7 +162,7 @@ def _on_cpu(kernel: Callable, xla: Callable, network: Any, likelihood: Any, posi
     return jax.lax.platform_dependent(
         position,
         rows,
-        cpu=lambda position, rows: kernel(spec, position, native.Data(rows.x, rows.y, rows.weight, rows.count)),
+        cpu=lambda position, rows: kernel(spec, position, _data(rows)),
         default=lambda position, rows: xla(network, likelihood, position, rows),
     )
 

@@ -25,6 +25,7 @@ class Wide(InProcess):
     width = 4
 
 
+@jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
 class Stride(Keep):
     """Five steps of a random walk, a phase that compiles in no time."""
