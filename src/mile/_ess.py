@@ -4,8 +4,10 @@ import jax.numpy as jnp
 from jax.lax import cummin
 from jaxtyping import Array, Bool, Float
 
+from mile._types import Count
 
-def effective_sample_size(draws: Float[Array, "draw *rest"], n_draws: int | None = None) -> Float[Array, "*rest"]:
+
+def effective_sample_size(draws: Float[Array, "draw *rest"], n_draws: Count | None = None) -> Float[Array, "*rest"]:
     """Return the effective number of draws along the first axis; NaN for a constant coordinate.
 
     Only the first `n_draws` count (default: all), a number that compiled code need not know.
@@ -29,7 +31,7 @@ def effective_sample_size(draws: Float[Array, "draw *rest"], n_draws: int | None
     return n_draws / jnp.maximum(autocorrelation_time, floor)
 
 
-def _autocorrelation(draws: Float[Array, "draw *rest"], n_draws: int) -> Float[Array, "draw *rest"]:
+def _autocorrelation(draws: Float[Array, "draw *rest"], n_draws: Count) -> Float[Array, "draw *rest"]:
     exists = _first(draws, n_draws)
     mean = jnp.sum(draws, axis=0, where=exists) / n_draws
     centered = jnp.where(exists, draws - mean, 0.0)
@@ -43,6 +45,6 @@ def _autocorrelation(draws: Float[Array, "draw *rest"], n_draws: int) -> Float[A
     return jnp.where(constant, jnp.nan, shifted.at[0].set(1.0))
 
 
-def _first(array: Float[Array, "draw *rest"], count: int) -> Bool[Array, "draw *one"]:
+def _first(array: Float[Array, "draw *rest"], count: Count) -> Bool[Array, "draw *one"]:
     """Mask the first entries of an array along its first axis."""
     return (jnp.arange(len(array)) < count).reshape(-1, *[1] * (array.ndim - 1))

@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 Key = PRNGKeyArray
 Position = Float[Array, " d"]  # all parameters of one chain, raveled once
 Scalar = Float[Array, ""]
+Count = int | Int[Array, ""]  # a number of steps or draws; compiled code gets it as an argument
+Number = float | Float[Array, ""]
 Features = Float[Array, "feature row"]
 Outputs = Float[Array, "output row"]
 Response = Float[Array, " row"] | Int[Array, " row"]  # numbers, or class codes 0..C-1

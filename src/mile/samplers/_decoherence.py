@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from mile._ess import effective_sample_size
-from mile._types import Position, Scalar
+from mile._types import Count, Number, Position, Scalar
 
 # L is kept between a tenth of a step, where each step already has a direction of its own, and ten times phase II's.
 _SHORTEST = 0.1
@@ -45,11 +45,11 @@ def length_from_moments(moments: Moments, step_size: Scalar) -> Scalar:
 
 def length_from_autocorrelation(
     draws: Float[Array, "capacity coordinate"],
-    n_draws: int,
-    thinning: int,
+    n_draws: Count,
+    thinning: Count,
     step_size: Scalar,
     previous: Scalar,
-    factor: float,
+    factor: Number,
 ) -> tuple[Scalar, Bool[Array, ""]]:
     """Return L from the mean autocorrelation time (end of phase III), and whether it could be measured.
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from mile._checks import check_number
-from mile._types import Scalar
+from mile._types import Count, Number, Scalar
 
 _ENERGY_FLOOR = 1e-8  # keeps the logarithm of a zero error finite
 _SHRINK = 0.8  # a step size that produced a non-finite step is never used again, nor are larger ones
@@ -45,7 +45,7 @@ class Linear:
         check_number("start", self.start, positive=True)
         check_number("end", self.end, positive=True)
 
-    def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
+    def value(self, step: Scalar, phase_one_steps: Count, total_steps: Count) -> Scalar:
         """Return the level wanted at `step`."""
         return self.start + (self.end - self.start) * jnp.minimum(step / total_steps, 1.0)
 
@@ -64,7 +64,7 @@ class Geometric:
         check_number("end", self.end, positive=True)
         check_number("fraction", self.fraction, positive=True, largest=1.0)
 
-    def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
+    def value(self, step: Scalar, phase_one_steps: Count, total_steps: Count) -> Scalar:
         """Return the level wanted at `step`."""
         progress = jnp.minimum(step / (self.fraction * phase_one_steps), 1.0)
         return self.start * jnp.exp(progress * jnp.log(self.end / self.start))
@@ -95,8 +95,8 @@ def update(
     finite: Bool[Array, ""],
     dimension: int,
     target: Scalar,
-    memory: float,
-    trust: float,
+    memory: Number,
+    trust: Number,
 ) -> StepSize:
     """Take in one step's energy change and return the average with the next step size."""
     relative = jnp.square(energy_change) / (dimension * target) + _ENERGY_FLOOR
