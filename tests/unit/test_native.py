@@ -57,21 +57,6 @@ def by_xla(network, likelihood, position, rows):
     return jax.value_and_grad(partial(_plain, network, likelihood))(position, rows)
 
 
-@pytest.fixture(params=["best", "portable"])
-def kernel(request):
-    """Run a test with each kernel that this machine can use."""
-    library().mile_use_kernel(None if request.param == "best" else b"portable")
-    yield request.param
-    library().mile_use_kernel(None)
-
-
-@pytest.fixture
-def helpers():
-    """Set the number of threads that a call may use besides its own."""
-    yield library().mile_use_helpers
-    library().mile_use_helpers(UNLIMITED)
-
-
 def replaced(rows, **fields):
     return Rows(**{name: getattr(rows, name) for name in ("x", "y", "weight", "count")} | fields)
 

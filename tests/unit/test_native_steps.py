@@ -13,7 +13,6 @@ from scipy.special import erfinv
 from targets import assert_same_bits
 
 from mile import Categorical, Gaussian, Normal, native, optimize
-from mile.native._library import library
 from mile.optimize import Training
 from mile.posterior import Posterior, _plain
 from mile.samplers import _mclmc
@@ -21,21 +20,6 @@ from mile.samplers import _mclmc
 pytestmark = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")
 TWO_CHUNKS = 1_000  # rows: enough for the kernel to cut them up, with an incomplete tile at the end
 UNLIMITED = 1 << 20
-
-
-@pytest.fixture(params=["best", "portable"])
-def kernel(request):
-    """Run a test with each kernel that this machine can use."""
-    library().mile_use_kernel(None if request.param == "best" else b"portable")
-    yield request.param
-    library().mile_use_kernel(None)
-
-
-@pytest.fixture
-def helpers():
-    """Set the number of threads that a call may use besides its own."""
-    yield library().mile_use_helpers
-    library().mile_use_helpers(UNLIMITED)
 
 
 @jax.tree_util.register_dataclass
