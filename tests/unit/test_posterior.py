@@ -11,7 +11,7 @@ from targets import Box, IllConditioned, StandardNormal
 from mile import MLP, Categorical, Gaussian, Normal, native
 from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import FunctionTarget, Posterior, Rows, pad_rows, row_bucket
+from mile.posterior import FunctionTarget, Posterior, Rows, _blocked, _plain, pad_rows, row_bucket
 
 COUNTS = [0, 1, 15, 16, 17, 100]
 LIKELIHOODS = {"regression": Gaussian(), "3 classes": Categorical(3)}
@@ -273,3 +273,34 @@ class TestPrograms:
         assert hash(FunctionTarget(StandardNormal())) == hash(FunctionTarget(StandardNormal()))
         assert FunctionTarget(Box(1.0)) != FunctionTarget(Box(2.0))
         assert not jax.tree.leaves(FunctionTarget(StandardNormal()))
+
+
+class TestBlocksOfRows:
+    """The XLA path works on so many rows at a time that memory is bounded; here, on sixteen."""
+
+    @pytest.mark.parametrize("likelihood", [Gaussian(), Categorical(3)])
+    @pytest.mark.parametrize("count", [300, 333, 384])
+    def test_sum_to_what_all_rows_give_at_once(self, likelihood, count, monkeypatch):
+        rows = pad_rows(*table(likelihood, count, np.float32))
+        whole = build(likelihood, rows)
+        position = random_position(whole).astype(np.float32)
+        network, (value, gradient) = whole.network, evaluate(whole, position)
+        monkeypatch.setattr("mile.posterior._XLA_ROWS", 16)
+        programs = []
+        monkeypatch.setattr("mile.posterior._plain", counting(programs))
+        in_blocks = jax.value_and_grad(lambda position: _blocked(network, likelihood, position, rows))(position)
+        assert 16 in programs  # besides all rows at once, for their shape alone
+        prior = jax.value_and_grad(whole.prior.log_prob)(position)
+        np.testing.assert_allclose(in_blocks[0] + prior[0], value, rtol=1e-5)
+        scale = np.abs(gradient).max()
+        np.testing.assert_allclose(in_blocks[1] + prior[1], gradient, atol=1e-5 * scale)
+
+
+def counting(sizes):
+    """Return the plain likelihood, which also notes how many rows it is given."""
+
+    def plain(network, likelihood, position, rows):
+        sizes.append(rows.y.shape[0])
+        return _plain(network, likelihood, position, rows)
+
+    return plain

@@ -466,9 +466,7 @@ MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_layers, int64_t ac
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);
   float* s = network_scratch.floats(k.scratch_size(network));
-  for (int64_t draw = 0; draw < n_draws; ++draw) {
-    k.outputs(network, draws + draw * d, rows, 0, n_rows, s, out + draw * sizes[n_layers] * n_rows, n_rows);
-  }
+  k.outputs(network, draws, n_draws, d, rows, s, out);
 }
 
 // Sums over draws of what each says about all rows of x [feature][rows]; see Kernel::summarize.
@@ -481,9 +479,7 @@ MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_layers, int64_t 
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);
   float* s = network_scratch.floats(k.scratch_size(network));
-  for (int64_t draw = 0; draw < n_draws; ++draw) {
-    k.summarize(network, draws + draw * d, rows, 0, n_rows, s, center, sums, n_rows);
-  }
+  k.summarize(network, draws, n_draws, d, rows, s, center, sums);
 }
 
 // Mean distribution function and density of the mixtures [row][component] at y [row].

@@ -281,6 +281,16 @@ static double gaussian(const Plan& plan, int active, float* s) {
   return sum(total);
 }
 
+// The largest logit of each row, one vector of rows at a time.
+MILE_INLINE V largest_logit(const float* out, int n_outputs, int tile) {
+  V largest = load(out);
+  for (int c = 1; c < n_outputs; ++c) {
+    V z = load(out + c * tile);
+    largest = largest > z ? largest : z;
+  }
+  return largest;
+}
+
 static double categorical(const Plan& plan, int active, float* s) {
   float* outputs = s + plan.outputs;
   const int n = plan.head().out;
@@ -288,11 +298,7 @@ static double categorical(const Plan& plan, int active, float* s) {
   for (int r = 0; r < active; r += lanes) {
     V w = load(s + plan.weight + r);
     I y = bits<I>(load(s + plan.y + r));
-    V largest = load(outputs + r), chosen = {}, normalizer = {};
-    for (int c = 1; c < n; ++c) {
-      V z = load(outputs + c * plan.tile + r);
-      largest = largest > z ? largest : z;
-    }
+    V largest = largest_logit(outputs + r, n, plan.tile), chosen = {}, normalizer = {};
     for (int c = 0; c < n; ++c) {
       float* at = outputs + c * plan.tile + r;
       V z = load(at) - largest;
@@ -452,23 +458,23 @@ static double value(const Network& network, const Rows& rows, int64_t first, int
   return total;
 }
 
-// Evaluate rows [first, last) tile by tile and call f(row, number of rows) with the outputs in place.
+// Evaluate all rows tile by tile and call f(row, number of rows) with the outputs in place.
 template <class F>
-MILE_INLINE void each_output(const Network& network, const Plan& plan, const float* position, const Rows& rows,
-                             int64_t first, int64_t last, float* s, const F& f) {
+MILE_INLINE void each_output(const Network& network, const Plan& plan, const float* position, const Rows& rows, float* s,
+                             const F& f) {
   bool whole_vectors = true;
   for (int l = 0; l + 1 < plan.n_layers; ++l) whole_vectors &= plan.layers[l].out == plan.layers[l].columns;
-  if (last - first == 1 && whole_vectors && plan.n_layers > 1) {
+  if (rows.count == 1 && whole_vectors && plan.n_layers > 1) {
     load_head(plan, position, s);
-    for (int i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i * rows.stride + first];
+    for (int i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i];
     with_activation(network.activation, [&](auto act) { forward_one<decltype(act)>(plan, position, s); });
     head_outputs(plan, 1, s);
-    f(first, 1);
+    f(0, 1);
     return;
   }
   load_position(network, position, false, s);
-  for (int64_t row = first; row < last; row += plan.tile) {
-    const int n = int(smaller(plan.tile, last - row));
+  for (int64_t row = 0; row < rows.count; row += plan.tile) {
+    const int n = int(smaller(plan.tile, rows.count - row));
     const int active = load_tile(plan, rows, row, n, false, s);
     with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
     head_outputs(plan, active, s);
@@ -476,13 +482,15 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const flo
   }
 }
 
-static void outputs(const Network& network, const float* position, const Rows& rows, int64_t first, int64_t last,
-                    float* s, float* out, int64_t stride_out) {
+static void outputs(const Network& network, const float* draws, int64_t n_draws, int64_t dimension, const Rows& rows,
+                    float* s, float* out) {
   const Plan plan(network);
-  each_output(network, plan, position, rows, first, last, s, [&](int64_t row, int n) {
-    for (int o = 0; o < plan.head().out; ++o)
-      std::memcpy(out + o * stride_out + (row - first), s + plan.outputs + o * plan.tile, n * sizeof(float));
-  });
+  for (int64_t draw = 0; draw < n_draws; ++draw, out += plan.head().out * rows.stride) {
+    each_output(network, plan, draws + draw * dimension, rows, s, [&](int64_t row, int n) {
+      for (int o = 0; o < plan.head().out; ++o)
+        std::memcpy(out + o * rows.stride + row, s + plan.outputs + o * plan.tile, n * sizeof(float));
+    });
+  }
 }
 
 // sums[0..n) += v[0..n), n at most one vector.
@@ -498,45 +506,52 @@ MILE_INLINE void accumulate(double* sums, V v, int n) {
   }
 }
 
-static void summarize(const Network& network, const float* position, const Rows& rows, int64_t first, int64_t last,
-                      float* s, const float* center, double* sums, int64_t stride_sums) {
-  const Plan plan(network);
+static void summarize_gaussian(const Plan& plan, const float* out, const float* centers, int n, double* to,
+                               int64_t stride) {
+  for (int r = 0; r < n; r += lanes) {
+    V center = {};
+    if (n - r >= lanes)
+      center = load(centers + r);
+    else
+      for (int k = 0; k < n - r; ++k) center[k] = centers[r + k];
+    V away = load(out + r) - center;
+    V log_scale = at_least(at_most(load(out + plan.tile + r), log_scale_limit), -log_scale_limit);
+    accumulate(to + r, away, n - r);
+    accumulate(to + stride + r, away * away, n - r);
+    accumulate(to + 2 * stride + r, exp(2.0f * log_scale), n - r);
+  }
+}
+
+static void summarize_categorical(const Plan& plan, float* out, int n, double* to, int64_t stride) {
   const int n_outputs = plan.head().out;
+  for (int r = 0; r < n; r += lanes) {
+    V largest = largest_logit(out + r, n_outputs, plan.tile), normalizer = {}, weighted = {};
+    for (int c = 0; c < n_outputs; ++c) {
+      float* at = out + c * plan.tile + r;
+      V z = load(at) - largest, e = z < -87.0f ? (V){} : exp(z);
+      normalizer += e;
+      weighted += e * z;
+      store(at, e);
+    }
+    V scale = 1.0f / normalizer;
+    for (int c = 0; c < n_outputs; ++c)
+      accumulate(to + c * stride + r, load(out + c * plan.tile + r) * scale, n - r);
+    accumulate(to + n_outputs * stride + r, log(normalizer) - weighted * scale, n - r);
+  }
+}
+
+static void summarize(const Network& network, const float* draws, int64_t n_draws, int64_t dimension, const Rows& rows,
+                      float* s, const float* center, double* sums) {
+  const Plan plan(network);
   float* out = s + plan.outputs;
-  float* centers = s + plan.y;
-  each_output(network, plan, position, rows, first, last, s, [&](int64_t row, int n) {
-    double* to = sums + (row - first);
-    if (network.head == Head::gaussian) {
-      std::memcpy(centers, center + (row - first), n * sizeof(float));
-      for (int r = n; r < plan.tile; ++r) centers[r] = 0.0f;
-      for (int r = 0; r < n; r += lanes) {
-        V away = load(out + r) - load(centers + r);
-        V log_scale = at_least(at_most(load(out + plan.tile + r), log_scale_limit), -log_scale_limit);
-        accumulate(to + r, away, n - r);
-        accumulate(to + stride_sums + r, away * away, n - r);
-        accumulate(to + 2 * stride_sums + r, exp(2.0f * log_scale), n - r);
-      }
-      return;
-    }
-    for (int r = 0; r < n; r += lanes) {
-      V largest = load(out + r), normalizer = {}, weighted = {};
-      for (int c = 1; c < n_outputs; ++c) {
-        V z = load(out + c * plan.tile + r);
-        largest = largest > z ? largest : z;
-      }
-      for (int c = 0; c < n_outputs; ++c) {
-        float* at = out + c * plan.tile + r;
-        V z = load(at) - largest, e = z < -87.0f ? (V){} : exp(z);
-        normalizer += e;
-        weighted += e * z;
-        store(at, e);
-      }
-      V scale = 1.0f / normalizer;
-      for (int c = 0; c < n_outputs; ++c)
-        accumulate(to + c * stride_sums + r, load(out + c * plan.tile + r) * scale, n - r);
-      accumulate(to + n_outputs * stride_sums + r, log(normalizer) - weighted * scale, n - r);
-    }
-  });
+  for (int64_t draw = 0; draw < n_draws; ++draw) {
+    each_output(network, plan, draws + draw * dimension, rows, s, [&](int64_t row, int n) {
+      if (network.head == Head::gaussian)
+        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride);
+      else
+        summarize_categorical(plan, out, n, sums + row, rows.stride);
+    });
+  }
 }
 
 static int64_t scratch_size(const Network& network) { return Plan(network).size; }

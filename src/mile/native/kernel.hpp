@@ -46,13 +46,13 @@ struct Kernel {
   // Weighted log likelihood of rows [first, last) and its gradient, which overwrites `gradient`.
   double (*gradient)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* gradient);
   double (*value)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch);
-  // Outputs [output][stride_out] of rows [first, last) under the given parameters.
-  void (*outputs)(const Network&, const float* position, const Rows&, int64_t first, int64_t last, float* scratch,
-                  float* out, int64_t stride_out);
-  // Add what one draw says about rows [first, last) to `sums` [number][stride_sums]. Gaussian: location minus `center`,
-  // its square, variance. Categorical: probability of each class, entropy.
-  void (*summarize)(const Network&, const float* position, const Rows&, int64_t first, int64_t last, float* scratch,
-                    const float* center, double* sums, int64_t stride_sums);
+  // Outputs [draw][output][row] of all rows under draws [draw][dimension].
+  void (*outputs)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
+                  float* out);
+  // Add what each draw says about all rows to `sums` [number][row]. Gaussian: location minus `center`, its square,
+  // variance. Categorical: probability of each class, entropy.
+  void (*summarize)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
+                    const float* center, double* sums);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
   // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.
