@@ -36,6 +36,8 @@ class Clock:
     def advance(self, amount: int) -> None:
         self.first_advance.setdefault(self._stage, time.time())
 
+    def say(self, text: str) -> None: ...
+
     def finish(self) -> None:
         self.ended.setdefault(self._stage, time.time())
 

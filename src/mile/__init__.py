@@ -12,7 +12,7 @@ _PUBLIC = {
     "Chains": "sampling",
     "Dataset": "data",
     "DeepEnsemble": "samplers",
-    "Fit": "fitting",
+    "Fit": "results",
     "FitFailedError": "_errors",
     "FitWarning": "_errors",
     "Gaussian": "likelihoods",
@@ -22,23 +22,47 @@ _PUBLIC = {
     "MileRegressor": "estimators",
     "Normal": "priors",
     "Status": "_errors",
+    "CorruptFileError": "_errors",
+    "Interrupted": "_errors",
+    "ResourceError": "_errors",
+    "RunLockedError": "_errors",
+    "RunMismatchError": "_errors",
+    "StorageError": "_errors",
+    "UntrustedFileError": "_errors",
     "fit": "fitting",
+    "load": "loading",
+    "repair": "storage",
+    "resume": "loading",
     "sample": "sampling",
 }
 
 __all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
-    from mile._errors import FitFailedError, FitWarning, Status
+    from mile._errors import (
+        CorruptFileError,
+        FitFailedError,
+        FitWarning,
+        Interrupted,
+        ResourceError,
+        RunLockedError,
+        RunMismatchError,
+        Status,
+        StorageError,
+        UntrustedFileError,
+    )
     from mile._progress import Bars
     from mile.data import Dataset
     from mile.estimators import MileClassifier, MileRegressor
-    from mile.fitting import Fit, fit
+    from mile.fitting import fit
     from mile.likelihoods import Categorical, Gaussian
+    from mile.loading import load, resume
     from mile.networks import MLP
     from mile.priors import Normal
+    from mile.results import Fit
     from mile.samplers import DeepEnsemble, Mile
     from mile.sampling import Chains, sample
+    from mile.storage import repair
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ def check_number(
 ) -> float:
     """Return a finite number, positive or between two bounds."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and smallest <= value <= largest and (value > 0 or not positive):
+    if is_number and _is_finite(value) and smallest <= value <= largest and (value > 0 or not positive):
         return float(value)
     if positive:
         wanted = "a positive number" + (f" of at most {largest}" if math.isfinite(largest) else "")
@@ -28,6 +28,13 @@ def check_number(
     else:
         wanted = f"a number of at least {smallest}" if math.isfinite(smallest) else "a finite number"
     raise ValueError(f"{name} must be {wanted}; got {value!r}.")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:

@@ -35,3 +35,31 @@ class FitFailedError(RuntimeError):
 
 class FitWarning(UserWarning):
     """Issued when a result is usable but something about it should be known."""
+
+
+class CorruptFileError(ValueError):
+    """Raised when a file is damaged: cut short, altered, missing, or not written by us."""
+
+
+class UntrustedFileError(ValueError):
+    """Raised when a file holds what no file of ours would: unknown names, impossible sizes, NaN as a weight."""
+
+
+class RunMismatchError(ValueError):
+    """Raised when a run directory belongs to other data or another configuration; the message names the field."""
+
+
+class RunLockedError(RuntimeError):
+    """Raised when another process is writing to a run directory."""
+
+
+class StorageError(OSError):
+    """Raised when a file could not be written; what was saved before is still valid."""
+
+
+class ResourceError(RuntimeError):
+    """Raised before work begins when memory or disk will not do; the message has the numbers."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised when a run was stopped by Ctrl-C, after it was saved; the message says how to go on."""

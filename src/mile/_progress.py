@@ -1,7 +1,10 @@
 """Progress as the pipeline reports it: silent by default, bars on request."""
 
+import logging
 import threading
 from typing import Protocol, runtime_checkable
+
+logger = logging.getLogger("mile")
 
 
 @runtime_checkable
@@ -20,9 +23,20 @@ class Progress(Protocol):
         """End the current stage."""
         ...
 
+    def say(self, text: str) -> None:
+        """Tell the user something, such as a forecast."""
+        ...
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
 
 class Silent:
-    """Shows nothing."""
+    """Shows nothing, but logs what there is to say."""
 
     def start(self, stage: str, total: int) -> None:
         """Ignore."""
@@ -32,6 +46,10 @@ class Silent:
 
     def finish(self) -> None:
         """Ignore."""
+
+    def say(self, text: str) -> None:
+        """Leave it to the log."""
+        logger.info(text)
 
 
 class Bars:
@@ -80,3 +98,8 @@ class Bars:
         """Fill the current bar, also when a stage ended early."""
         task = self._bars.tasks[self._task]
         self._bars.update(self._task, completed=task.total)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._bars.console.print(text, highlight=False)
+        logger.info(text)

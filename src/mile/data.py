@@ -1,5 +1,6 @@
 """Tables as the pipeline wants them: float32, standardized by their training rows, split once, order fixed."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -111,6 +112,18 @@ class Dataset:
             x_scale=Standardizer.identity(x_train.shape[1]),
             y_scale=Standardizer.identity(),
         )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the rows by name."""
+        return {name: getattr(self, name) for name in ("x_train", "y_train", "x_valid", "y_valid")}
+
+    def sha256(self) -> str:
+        """Return a hash of all rows: types, shapes and bytes."""
+        digest = hashlib.sha256()
+        for name, array in self.arrays().items():
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @property
     def n_features(self) -> int:

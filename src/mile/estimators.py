@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -11,24 +12,30 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from mile._checks import check_choice, check_count, check_number
+from mile._errors import UntrustedFileError
 from mile._progress import Bars
-from mile._random import draw_seed
+from mile.configuration import build, describe
 from mile.data import prepare
-from mile.fitting import Fit, fit
+from mile.fitting import fit
 from mile.inputs import check_features, check_training_data
 from mile.likelihoods import Categorical, Gaussian
 from mile.networks import ACTIVATIONS, MLP
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Normal
-from mile.samplers import Sampler, configure
+from mile.results import Fit
+from mile.samplers import SAMPLERS, DeepEnsemble, Mile, Sampler, configure
+from mile.sampling import seed_for
 
 _PRESET_HIDDEN = (16, 16)  # paper table 1
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
+_NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
 
 
 class _MileEstimator(BaseEstimator):
     """What both estimators share: arguments, fitting, and the distribution they predict."""
+
+    _kind: ClassVar[str]  # what files call it
 
     def __init__(
         self,
@@ -48,6 +55,9 @@ class _MileEstimator(BaseEstimator):
         patience: int = 10,
         validation_fraction: float = 0.125,
         sampler: str | Sampler = "mile",
+        run_dir: str | Path | None = None,
+        store_data: bool = True,
+        time_limit: float | None = None,
         random_state: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -66,6 +76,9 @@ class _MileEstimator(BaseEstimator):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.sampler = sampler
+        self.run_dir = run_dir
+        self.store_data = store_data
+        self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -78,22 +91,41 @@ class _MileEstimator(BaseEstimator):
             n_outputs=likelihood.n_outputs,
             activation=self.activation,
         )
-        seed = draw_seed(self.random_state)
+        seed = seed_for(self.run_dir, self.random_state)
         dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=seed)
+        options |= {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
         with Bars() if self.verbose > 0 else contextlib.nullcontext() as progress:
             self.fit_: Fit = fit(
                 dataset, network, likelihood, random_state=seed, progress=progress, **configuration, **options
             )
 
+    def _origin(self, seed: int) -> dict[str, Any]:
+        """Describe this estimator, so that it can be built again from a file."""
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "estimator": self._kind,
+            "parameters": {name: describe(value) for name, value in parameters.items()} | {"random_state": seed},
+            "feature_names": None if names is None else [str(name) for name in names],
+        }
+
     def _configuration(self) -> dict[str, Any]:
         """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
         check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("preset", self.preset, SAMPLERS["mile"])
         if self.hidden_layer_sizes is not None:
             _check_widths(self.hidden_layer_sizes)
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         if not isinstance(self.verbose, int | np.integer):
             raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
+        if self.run_dir is not None and not isinstance(self.run_dir, str | Path):
+            raise ValueError(f"run_dir must be a path or None; got {self.run_dir!r}.")
+        if not isinstance(self.store_data, bool | np.bool_):
+            raise ValueError(f"store_data must be True or False; got {self.store_data!r}.")
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, positive=True)
         return {
+            "time_limit": self.time_limit,
             "n_chains": check_count("n_chains", self.n_chains),
             "prior": Normal(scale=check_number("prior_scale", self.prior_scale, positive=True)),
             "sampler": configure(
@@ -134,6 +166,29 @@ class _MileEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fit_")
+
+    def save(self, path: str | Path) -> None:
+        """Write this fitted model to one file, which `mile.load` reads; it cannot hold code.
+
+        Parameters
+        ----------
+        path
+            Such as "model.mile".
+
+        Raises
+        ------
+        StorageError
+            If the file could not be written.
+        TypeError
+            If the sampler is of a class of your own, which a file cannot describe.
+        """
+        check_is_fitted(self)
+        self.fit_.save(path, extra=self._origin(self.seed_))
+
+    def to_arviz(self) -> Any:
+        """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""
+        check_is_fitted(self)
+        return self.fit_.to_arviz()
 
     def predictive(self, X: Any, memory: int = DEFAULT_MEMORY) -> Any:
         """Return the predictive distribution of each row: a `Predictive`, or a `ClassPredictive` for classes.
@@ -185,10 +240,17 @@ class MileRegressor(RegressorMixin, _MileEstimator):
         Share of the rows that decides when training stops; under 20 rows there is none.
     sampler
         "mile", "deep_ensemble" (no sampling), or a sampler object such as `Mile(trust=2.0)`.
+    run_dir
+        Folder that takes draws and checkpoints while `fit` runs. Fitting again with the same data and arguments goes
+        on where the run was stopped; a finished one is loaded. One folder serves one fit: leave it None in a search.
+    store_data
+        Whether the run keeps the prepared data, so that `mile.resume` needs nothing but the folder.
+    time_limit
+        Seconds that `fit` may take. Budgets that do not fit are cut, with a warning that says by how much.
     random_state
         Seed; None draws one and keeps it in `seed_`.
     verbose
-        Above zero shows progress bars.
+        Above zero shows progress bars and forecasts.
 
     Attributes
     ----------
@@ -212,6 +274,8 @@ class MileRegressor(RegressorMixin, _MileEstimator):
     >>> model.predict_interval(X[:3], level=0.9).shape
     (3, 2)
     """
+
+    _kind = "regressor"
 
     def fit(self, X: Any, y: Any) -> "MileRegressor":
         """Fit the ensemble.
@@ -269,6 +333,8 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
     (3, 3)
     """
 
+    _kind = "classifier"
+
     def fit(self, X: Any, y: Any) -> "MileClassifier":
         """Fit the ensemble.
 
@@ -312,6 +378,52 @@ class MileClassifier(ClassifierMixin, _MileEstimator):
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row class"]:
         """Return the probability of each class, in the order of `classes_`."""
         return self.predictive(X).probs
+
+
+def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifier:
+    """Return the estimator that a file describes, fitted.
+
+    Raises
+    ------
+    UntrustedFileError
+        If the description is not of an estimator with possible arguments.
+    """
+    if not isinstance(origin, dict) or set(origin) != {"estimator", "parameters", "feature_names"}:
+        raise UntrustedFileError("the file does not describe an estimator.")
+    kinds: dict[Any, Any] = {kind._kind: kind for kind in (MileRegressor, MileClassifier)}
+    word, parameters, names = origin["estimator"], origin["parameters"], origin["feature_names"]
+    if not isinstance(word, str) or word not in kinds or not isinstance(parameters, dict):
+        raise UntrustedFileError(f"{str(word)[:80]!r} is not one of {sorted(kinds)}.")
+    if (word == "classifier") != isinstance(fitted.likelihood, Categorical):
+        raise UntrustedFileError(f"a {word} does not have this likelihood.")
+    if word == "classifier" and fitted.classes is None:
+        raise UntrustedFileError("a classifier must have labels.")
+    kind = kinds[word]
+    # A folder to write to is not a file's to choose.
+    wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir"})
+    if wrong:
+        raise UntrustedFileError(f"unknown or missing argument of a {word}: {sorted(wrong)[0][:80]!r}.")
+    if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:
+        raise UntrustedFileError("random_state must be the seed of the fit.")
+    plain = (bool, int, float, str, tuple, type(None))
+    arguments = {
+        name: build(value, *(Mile, DeepEnsemble, str) if name == "sampler" else plain)
+        for name, value in parameters.items()
+    }
+    estimator = kind(**arguments)
+    try:
+        estimator._configuration()
+    except (ValueError, OverflowError) as error:
+        raise UntrustedFileError(f"the file describes an estimator with an impossible argument: {error}") from error
+    n_features = fitted.network.n_inputs
+    if names is not None:
+        are_words = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not are_words or len(names) != n_features:
+            raise UntrustedFileError("there must be one name for each feature.")
+        estimator.feature_names_in_ = np.array(names, object)
+    estimator.n_features_in_ = n_features
+    estimator.fit_ = fitted
+    return estimator
 
 
 def _check_widths(widths: Any) -> tuple[int, ...]:

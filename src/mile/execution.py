@@ -35,6 +35,11 @@ class InProcess:
         """Chains per compiled program."""
         return 1 if jax.default_backend() == "cpu" else _ACCELERATOR_WIDTH
 
+    @property
+    def n_workers(self) -> int:
+        """Groups that run at the same time."""
+        return self.n_threads or os.cpu_count() or 1
+
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
         """Cut chains into groups of the fixed width; the last is filled up with its first chain."""
         width = self.width
@@ -54,7 +59,7 @@ class InProcess:
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Apply `function`, which must block until its result is ready, to all tasks."""
-        n_threads = self.n_threads or os.cpu_count() or 1
+        n_threads = self.n_workers
         if n_threads == 1 or len(tasks) <= 1:
             with native.sharing_cores(1, n_threads):
                 return [function(task) for task in tasks]

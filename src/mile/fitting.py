@@ -1,85 +1,49 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from mile._checks import check_count
+from mile import native
+from mile._checks import check_count, check_number
 from mile._compilation import use_compilation_cache
 from mile._errors import FitFailedError, FitWarning, Status
 from mile._progress import Progress, Silent
-from mile._random import draw_seed
-from mile.data import Dataset, Standardizer
+from mile._watch import Watch
+from mile.configuration import describe
+from mile.data import Dataset
+from mile.execution import InProcess
+from mile.forecast import check_memory, plan_budgets
 from mile.likelihoods import Categorical, Gaussian
 from mile.optimize import Members, Training, train_members
 from mile.posterior import Posterior, pad_rows
-from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
 from mile.priors import Normal
+from mile.results import Fit, scale_tensors
 from mile.samplers import Mile, Sampler
-from mile.sampling import Chains, describe_failures, run_chains
+from mile.sampling import Chains, describe_failures, run_chains, saved_when_stopped, seed_for, time_step
+from mile.storage import (
+    DATA,
+    SCALES,
+    Manifest,
+    Run,
+    StoredDraws,
+    Unsaved,
+    check_space,
+    fingerprint,
+    has_run,
+    open_run,
+)
 
 # When a response counts as discrete, and how narrow a predicted scale must be to count as a spike.
 _SPIKE_LARGEST_SHARE = 0.1  # distinct values per row
 _SPIKE_WIDTH = 0.1  # of the median gap between values
 _SPIKE_SMALLEST_SHARE = 0.1  # of the predictions
 _SPIKE_ROWS = 512
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fit:
-    """A fitted ensemble: everything that prediction and diagnosis need, and nothing of the data."""
-
-    network: Any
-    likelihood: Gaussian | Categorical
-    prior: Normal
-    sampler: Sampler
-    training: Training
-    x_scale: Standardizer
-    y_scale: Standardizer
-    members: Members
-    chains: Chains
-    chain_ids: Int[np.ndarray, " chain"]  # a replaced chain has an id of K or more
-    status: tuple[Status, ...]
-    classes: np.ndarray | None = None
-
-    @property
-    def seed(self) -> int:
-        """Seed of all randomness of the fit."""
-        return self.chains.seed
-
-    @property
-    def ok(self) -> np.ndarray:
-        """Mask of the chains that predictions use."""
-        return np.array([code == Status.OK for code in self.status])
-
-    def predictive(
-        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
-    ) -> Predictive | ClassPredictive:
-        """Return the predictive distribution of each row of raw features."""
-        return self._mixture(_kept(self.chains.draws, self.ok), x, memory)
-
-    def ensemble_predictive(
-        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
-    ) -> Predictive | ClassPredictive:
-        """Return what the deep ensemble predicts whose members started these chains."""
-        return self._mixture(_kept(self.members.positions[:, None], self.ok), x, memory)
-
-    def _mixture(self, draws: np.ndarray, x: np.ndarray, memory: int) -> Predictive | ClassPredictive:
-        use_compilation_cache()
-        draws = draws.reshape(-1, draws.shape[-1])
-        x = self.x_scale.apply(x)
-        if isinstance(self.likelihood, Categorical):
-            classes = np.arange(self.likelihood.n_classes) if self.classes is None else self.classes
-            return ClassPredictive(self.network, self.likelihood, draws, x, classes, memory)
-        return Predictive(self.network, self.likelihood, draws, x, self.y_scale, memory)
-
-
-def _kept(draws: np.ndarray, ok: np.ndarray) -> np.ndarray:
-    return draws if ok.all() else draws[ok]  # a copy of all draws takes longer than predicting one row
 
 
 def fit(
@@ -94,6 +58,11 @@ def fit(
     classes: np.ndarray | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
+    run_dir: str | Path | None = None,
+    store_data: bool = True,
+    time_limit: float | None = None,
+    force: bool = False,
+    origin: dict[str, Any] | None = None,
 ) -> Fit:
     """Train a deep ensemble, start one chain from each member, and keep the draws.
 
@@ -117,9 +86,21 @@ def fit(
     classes
         Labels that the class codes stand for.
     random_state
-        Seed; None draws one.
+        Seed; None draws one, or takes that of the run in `run_dir`.
     progress
         Such as `Bars`.
+    run_dir
+        Folder that takes draws and checkpoints while the fit runs. A run of the same data and configuration that
+        it holds is gone on with, and the result has the same bits as if it had never been stopped. Ctrl-C and
+        SIGTERM save the run before they end it.
+    store_data
+        Whether the run keeps the prepared data, so that `mile.resume` needs nothing but the folder.
+    time_limit
+        Seconds that the fit may take. Budgets that do not fit are cut, with a warning that says by how much.
+    force
+        Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
+    origin
+        What the caller needs to build itself again; kept in the manifest.
 
     Returns
     -------
@@ -129,6 +110,12 @@ def fit(
     ------
     FitFailedError
         If no chain is left.
+    RunMismatchError, RunLockedError, CorruptFileError
+        If `run_dir` holds another run, one that is under way, or one that is damaged.
+    ResourceError
+        If memory or disk will not do.
+    Interrupted
+        After Ctrl-C; the run in `run_dir` is saved then.
     """
     check_count("n_chains", n_chains)
     if network.n_outputs != likelihood.n_outputs:
@@ -137,45 +124,144 @@ def fit(
         )
     if network.n_inputs != dataset.n_features:
         raise ValueError(f"the network takes {network.n_inputs} features but the data has {dataset.n_features}.")
-    prior = prior or Normal()
+    if time_limit is not None:
+        time_limit = check_number("time_limit", time_limit, positive=True)
     training = training or Training()
-    configured = (sampler or Mile()).with_start(training.learning_rate)
-    seed = draw_seed(random_state)
-    use_compilation_cache()
-    posterior = Posterior(
-        rows=pad_rows(dataset.x_train, dataset.y_train), network=network, likelihood=likelihood, prior=prior
-    )
-    validation = pad_rows(dataset.x_valid, dataset.y_valid)
-    progress = progress or Silent()
-
-    def attempt(chain_ids: range) -> _Attempt:
-        members = train_members(posterior, validation, training, chain_ids, seed=seed, progress=progress)
-        chains = run_chains(configured, posterior, members.positions, seed=seed, chain_ids=chain_ids, progress=progress)
-        return _Attempt(np.asarray(chain_ids), members, chains)
-
-    result = attempt(range(n_chains))
-    failed = np.flatnonzero(~result.ok)
-    if failed.size:
-        reserve = attempt(range(n_chains, n_chains + failed.size))
-        reasons = describe_failures(result.status, result.chain_ids)
-        result = result.replace(failed, reserve)
-        _report(result, reasons, n_chains)
-    if isinstance(likelihood, Gaussian):
-        _warn_of_spikes(result, posterior, dataset)
-    return Fit(
+    work = _Work(
+        dataset=dataset,
         network=network,
         likelihood=likelihood,
-        prior=prior,
-        sampler=configured,
+        prior=prior or Normal(),
+        sampler=(sampler or Mile()).with_start(training.learning_rate),
         training=training,
-        x_scale=dataset.x_scale,
-        y_scale=dataset.y_scale,
-        members=result.members,
-        chains=result.chains,
-        chain_ids=result.chain_ids,
-        status=result.status,
+        n_chains=n_chains,
         classes=classes,
+        seed=seed_for(run_dir, random_state),
     )
+    use_compilation_cache()
+    watch, progress = Watch(time_limit), progress or Silent()
+    if run_dir is None:
+        check_memory(work.draw_bytes)
+        return work.do(Unsaved(), watch, progress)
+    folder = Path(run_dir)
+    if not has_run(folder):
+        check_space(folder, work.draw_bytes)
+    files = {SCALES: scale_tensors(dataset.x_scale, dataset.y_scale, classes)}
+    files |= {DATA: dataset.arrays()} if store_data else {}
+    advice = (
+        f"Go on with mile.resume({str(folder)!r}), or fit again with the same arguments; "
+        f"mile.load({str(folder)!r}) predicts with the draws there are."
+    )
+    with (
+        open_run(folder, work.manifest(origin), files, force=force) as run,
+        saved_when_stopped(folder, watch, advice=advice),
+    ):
+        return work.do(run, watch, progress)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    """All that decides the bits of a fit, and how it is done."""
+
+    dataset: Dataset
+    network: Any
+    likelihood: Gaussian | Categorical
+    prior: Normal
+    sampler: Sampler
+    training: Training
+    n_chains: int
+    classes: np.ndarray | None
+    seed: int
+
+    @property
+    def draw_bytes(self) -> int:
+        """Room that the draws and their statistics take."""
+        return 4 * self.n_chains * self.sampler.n_draws * (self.network.dimension + 2)
+
+    def manifest(self, origin: dict[str, Any] | None) -> Manifest:
+        """Describe this work to a run."""
+        parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains")
+        configuration = {name: describe(getattr(self, name)) for name in parts}
+        configuration["classes"] = None if self.classes is None else list(map(str, self.classes.tolist()))
+        is_native = native.specify(self.network, self.likelihood, np.dtype(np.float32)) is not None
+        return Manifest(
+            fingerprint=fingerprint(is_native=is_native, width=InProcess().width, dtype="float32"),
+            configuration=configuration,
+            data={"sha256": self.dataset.sha256(), "rows": len(self.dataset.y_train)},
+            seed=self.seed,
+            origin=origin,
+        )
+
+    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress) -> Fit:
+        """Train the ensemble, set the budgets, run the chains, replace those that failed."""
+        dataset = self.dataset
+        posterior = Posterior(
+            rows=pad_rows(dataset.x_train, dataset.y_train),
+            network=self.network,
+            likelihood=self.likelihood,
+            prior=self.prior,
+        )
+        validation = pad_rows(dataset.x_valid, dataset.y_valid)
+        options: dict[str, Any] = {"seed": self.seed, "progress": progress, "run": run, "watch": watch}
+
+        def attempt(chain_ids: range) -> _Attempt:
+            members = train_members(posterior, validation, self.training, chain_ids, **options)
+            sampler = self._within_time(posterior, members, run, watch)
+            chains = run_chains(sampler, posterior, members.positions, chain_ids=chain_ids, **options)
+            return _Attempt(np.asarray(chain_ids), members, chains, sampler)
+
+        result = attempt(range(self.n_chains))
+        self._report_cuts(result, watch)
+        status = dict(zip(result.chain_ids.tolist(), result.status, strict=True))
+        failed = np.flatnonzero(~result.ok)
+        if failed.size and not (watch.passed() and result.ok.any()):
+            reserve = attempt(range(self.n_chains, self.n_chains + failed.size))
+            status |= dict(zip(reserve.chain_ids.tolist(), reserve.status, strict=True))
+            reasons = describe_failures(result.status, result.chain_ids)
+            result = result.replace(failed, reserve)
+            _report(result, reasons, self.n_chains)
+        elif failed.size:
+            _report(result, describe_failures(result.status, result.chain_ids), self.n_chains, replaced=False)
+        run.finish(status)
+        if isinstance(self.likelihood, Gaussian):
+            _warn_of_spikes(result, posterior, dataset)
+        return Fit(
+            network=self.network,
+            likelihood=self.likelihood,
+            prior=self.prior,
+            sampler=result.sampler,
+            training=self.training,
+            x_scale=dataset.x_scale,
+            y_scale=dataset.y_scale,
+            members=result.members,
+            chains=result.chains,
+            chain_ids=result.chain_ids,
+            status=result.status,
+            classes=self.classes,
+        )
+
+    def _within_time(self, posterior: Posterior, members: Members, run: Run | Unsaved, watch: Watch) -> Sampler:
+        """Return the sampler with budgets that fit the time limit; once they are planned they stay."""
+        plan = run.plan
+        if plan is None and watch.time_limit is not None and self.sampler.gradient_evaluations():
+            forecast = time_step(self.sampler, posterior, members.positions, seed=self.seed, watch=watch)
+            plan = plan_budgets(self.sampler, forecast, watch.time_limit - watch.elapsed) or {}
+            run.set_plan(plan)
+        sampler: Any = self.sampler
+        return replace(sampler, **plan) if plan else sampler
+
+    def _report_cuts(self, result: "_Attempt", watch: Watch) -> None:
+        wanted, used, n_draws = self.sampler, result.sampler, result.chains.logdensity.shape[1]
+        cuts = [
+            f"{name.replace('_', ' ')} {getattr(used, name):,} instead of {getattr(wanted, name):,}"
+            for name in ("warmup_steps", "sampling_steps")
+            if getattr(used, name, 0) != getattr(wanted, name, 0)
+        ]
+        if watch.time_limit is not None and n_draws != wanted.n_draws:
+            cuts.append(f"draws of each chain {n_draws:,} instead of {wanted.n_draws:,}")
+        if cuts:
+            limit = "" if watch.time_limit is None else f" of {watch.time_limit:g} s"
+            warnings.warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.", FitWarning, stacklevel=4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +271,7 @@ class _Attempt:
     chain_ids: np.ndarray
     members: Members
     chains: Chains
+    sampler: Sampler
 
     @property
     def status(self) -> tuple[Status, ...]:
@@ -197,12 +284,13 @@ class _Attempt:
         return np.array([code == Status.OK for code in self.status])
 
     def replace(self, slots: np.ndarray, reserve: "_Attempt") -> "_Attempt":
-        """Put the reserve's chains in the given slots."""
+        """Put the reserve's chains in the given slots; the arrays are this attempt's own and are changed."""
 
         def put(ours: Any, theirs: Any) -> Any:
+            if isinstance(ours, StoredDraws):
+                return ours.replace(slots, theirs)
             if isinstance(ours, np.ndarray):
-                ours = ours.copy()
-                ours[slots] = theirs
+                ours[slots] = theirs  # in place: a copy of the draws may be too much
                 return ours
             if isinstance(ours, dict):
                 return {name: put(value, theirs[name]) for name, value in ours.items()}
@@ -213,7 +301,10 @@ class _Attempt:
             return ours
 
         return _Attempt(
-            put(self.chain_ids, reserve.chain_ids), put(self.members, reserve.members), put(self.chains, reserve.chains)
+            put(self.chain_ids, reserve.chain_ids),
+            put(self.members, reserve.members),
+            put(self.chains, reserve.chains),
+            self.sampler,
         )
 
 
@@ -248,8 +339,15 @@ def _outputs(posterior: Posterior, draws: Float[Array, "chain d"]) -> Float[Arra
     return jax.vmap(lambda draw: posterior.network.apply(draw, x))(draws)
 
 
-def _report(result: _Attempt, first_reasons: str, n_chains: int) -> None:
+def _report(result: _Attempt, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
     """Say which chains were replaced; raise if none is left."""
+    if not replaced:
+        warnings.warn(
+            f"Some of {n_chains} chains failed and are left out; there was no time to replace them. {first_reasons}",
+            FitWarning,
+            stacklevel=4,
+        )
+        return
     second_reasons = describe_failures(result.status, result.chain_ids)
     if not result.ok.any():
         raise FitFailedError(

@@ -67,8 +67,8 @@ class Categorical:
     n_classes: int
 
     def __post_init__(self) -> None:
-        if self.n_classes < 2:
-            raise ValueError(f"a classifier needs at least 2 classes; got {self.n_classes}.")
+        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:
+            raise ValueError(f"a classifier needs at least 2 classes; got {self.n_classes!r}.")
 
     @property
     def n_outputs(self) -> int:

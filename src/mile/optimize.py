@@ -6,6 +6,7 @@ interruptible.
 """
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,16 +20,20 @@ from jaxtyping import Array, Bool, Float, Int
 
 from mile import native
 from mile._checks import check_count, check_number
-from mile._errors import Status
-from mile._progress import Progress, Silent
+from mile._errors import FitWarning, Status
+from mile._progress import Progress, Silent, duration
 from mile._random import Stage, stream
 from mile._types import Position, Scalar
+from mile._watch import Stopped, Watch
 from mile.execution import InProcess
 from mile.posterior import Posterior, Rows, log_likelihood
+from mile.storage import Record, Run, Unsaved
 
 # A block of epochs grows until it lasts this long: short enough to watch, long enough to make its overhead vanish.
 _FIRST_EPOCHS = 25
 _BLOCK_SECONDS = 0.2
+_LARGEST_SHARE = 0.4  # of a time limit that training may take
+_WORTH_SAYING = 2.0  # seconds; less work needs no forecast
 _ADAM: dict[str, Any] = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
 
 
@@ -109,34 +114,66 @@ def train_members(
     seed: int,
     backend: InProcess | None = None,
     progress: Progress | None = None,
+    run: Run | Unsaved | None = None,
+    watch: Watch | None = None,
 ) -> Members:
     """Train one network per chain and return the weights with the lowest validation loss.
 
-    Without validation rows every member trains for `max_epochs` and keeps its last weights.
+    Without validation rows every member trains for `max_epochs` and keeps its last weights. What `run` has of the
+    members is used and not trained again. A time limit of `watch` gives each member an equal share of its part.
+
+    Raises
+    ------
+    Stopped
+        If `watch` was asked to stop; everything is saved then.
     """
-    backend, progress = backend or InProcess(), progress or Silent()
+    backend, progress, run, watch = backend or InProcess(), progress or Silent(), run or Unsaved(), watch or Watch()
+    stored = [run.load(chain, "member") for chain in chain_ids]
+    if all(record is not None for record in stored):
+        return recall_members([record.arrays for record in stored if record is not None])
     groups = backend.groups(chain_ids)
     n_members = len(chain_ids)
+    n_rounds = -(-len(groups) // backend.n_workers)  # members that one worker trains in turn
+    limit = np.inf if watch.time_limit is None else _LARGEST_SHARE * watch.time_limit / n_rounds
+    cut: list[int] = []
     progress.start("ensemble", training.max_epochs * len(groups))
 
     def train(group: list[int]) -> _Member:
         names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
-        member = _start(training, backend, *names, posterior)
-        done, length = 0, _FIRST_EPOCHS
-        while done < training.max_epochs:
-            began, last = time.perf_counter(), min(done + length, training.max_epochs)
+        member = _recall_training(run, group, training, backend, names, posterior)
+        if member is None:
+            member = _start(training, backend, *names, posterior)
+        began, done, length = time.perf_counter(), int(np.max(member.epoch)), _FIRST_EPOCHS
+        while done < training.max_epochs and not np.asarray(member.stopped).all():
+            since, last = time.perf_counter(), min(done + length, training.max_epochs)
             member = _train(training, backend, last, *names, member, posterior, validation)
-            stopped = np.asarray(member.stopped).all()
+            stopped = np.asarray(member.stopped).all()  # waits for the result
             progress.advance(last - done)
-            if stopped:
-                break
-            if time.perf_counter() - began < 0.5 * _BLOCK_SECONDS:
-                length *= 2
+            seconds = time.perf_counter() - since
+            if group == groups[0] and done == _FIRST_EPOCHS:  # the first block also compiles
+                _forecast(progress, n_rounds * training.max_epochs * seconds / (last - done))
             done = last
+            if not stopped and time.perf_counter() - began > limit:
+                cut.extend(group)
+                break
+            if watch.stopping or run.due(group):
+                run.save(_training_records(group, member))
+            if watch.stopping:
+                run.settle()
+                raise Stopped
+            if seconds < 0.5 * _BLOCK_SECONDS:
+                length *= 2
         return member
 
     trained = backend.map(train, groups)
     progress.finish()
+    if cut:
+        warnings.warn(
+            f"The time limit cut the training of {len(set(cut))} of {n_members} members short; they start with the "
+            "best weights found by then.",
+            FitWarning,
+            stacklevel=3,
+        )
     joined = jax.tree.map(
         lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_members],
         *[(member.best, member.epoch, member.losses) for member in trained],
@@ -145,7 +182,43 @@ def train_members(
     never_finite = ~np.isfinite(losses).any(axis=1) & (int(validation.count) > 0)
     failures = [~np.isfinite(positions).all(axis=1), never_finite]
     codes = np.select(failures, [Status.NON_FINITE_START, Status.UNTRAINED], Status.OK)
+    arrays = {"position": positions, "status": codes.astype(np.int32), "epochs": epochs, "losses": losses}
+    records = [Record("ensemble", 0, {name: array[row] for name, array in arrays.items()}) for row in range(n_members)]
+    run.save({(chain, "member"): record for chain, record in zip(chain_ids, records, strict=True)})
     return Members(positions, tuple(map(Status, codes)), epochs, losses)
+
+
+def recall_members(stored: list[dict[str, np.ndarray]]) -> Members:
+    """Put the saved arrays of members together."""
+    joined = {name: np.stack([arrays[name] for arrays in stored]) for name in stored[0]}
+    codes = tuple(Status(int(code)) for code in joined["status"])
+    return Members(joined["position"], codes, joined["epochs"], joined["losses"])
+
+
+def _training_records(group: list[int], member: _Member) -> dict[tuple[int, str], Record]:
+    """Return what each member of a group needs to go on; copied, because the program reuses its memory."""
+    leaves = [np.array(leaf) for leaf in jax.tree.leaves(member)]
+    return {
+        (chain, "state"): Record("ensemble", 0, {str(number): leaf[row] for number, leaf in enumerate(leaves)})
+        for row, chain in enumerate(group)
+    }
+
+
+def _recall_training(
+    run: Run | Unsaved, group: list[int], training: Training, backend: InProcess, names: Any, posterior: Posterior
+) -> _Member | None:
+    stored = [record for chain in group if (record := run.load(chain, "state")) is not None]
+    if len(stored) < len(group):
+        return None
+    shapes = jax.eval_shape(partial(_start, training, backend), *names, posterior)
+    leaves, structure = jax.tree.flatten(shapes)
+    found = [np.stack([record.arrays[str(number)] for record in stored]) for number in range(len(leaves))]
+    return jax.tree.unflatten(structure, found)
+
+
+def _forecast(progress: Progress, seconds: float) -> None:
+    if seconds >= _WORTH_SAYING:
+        progress.say(f"Training the ensemble: at most {duration(seconds)}, less where training stops early.")
 
 
 @partial(jax.jit, static_argnames=("training", "backend"))

@@ -1,9 +1,12 @@
 """The one sampling loop: all chains advance through a sampler's phases in compiled blocks driven from the host."""
 
-import time
+import hashlib
+import re
+import signal
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,20 +15,29 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
-from mile._errors import FitFailedError, FitWarning, Status
-from mile._progress import Bars, Progress, Silent
-from mile._random import Stage, draw_seed, stream
+from mile._errors import FitFailedError, FitWarning, Interrupted, Status
+from mile._progress import Bars, Progress, Silent, logger
+from mile._random import draw_seed
 from mile._types import Target
+from mile._watch import Stopped, Watch, heed_signals
+from mile.configuration import describe
 from mile.execution import InProcess
+from mile.forecast import Forecaster, check_memory, expected_memory
+from mile.journey import Journey, Loop
 from mile.posterior import FunctionTarget
-from mile.samplers import Finished, Sampler, Tuned, configure
-from mile.samplers.base import Phase, spacing
+from mile.samplers import Sampler, Tuned, configure
+from mile.storage import (
+    Manifest,
+    Run,
+    Unsaved,
+    check_space,
+    fingerprint,
+    has_run,
+    open_run,
+    read_manifest,
+)
 
-# A block should last long enough to make its overhead vanish and short enough to watch and to interrupt.
-_BLOCK_SECONDS = 1.0
-_FIRST_BLOCK_STEPS = 64
-_BUFFER_RECORDS = 128
-_BUFFER_FLOATS = 1 << 21
+_ADVICE = "Go on by calling mile.sample again with the same arguments."
 
 
 class Chains(NamedTuple):
@@ -76,6 +88,8 @@ def sample(
     sampling_steps: int | None = None,
     n_draws: int | None = None,
     step_size: float | None = None,
+    run_dir: str | Path | None = None,
+    force: bool = False,
     verbose: int = 0,
 ) -> Chains:
     """Sample any JAX log density with one chain from each starting point.
@@ -92,6 +106,11 @@ def sample(
         Seed; None draws one and keeps it in the result.
     step_size
         First step size to try; None means a quarter of the root of d.
+    run_dir
+        Folder that takes draws and checkpoints while the chains run. Calling again with the same arguments goes on
+        where the run was stopped, with the same bits as if it had not been.
+    force
+        Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
     verbose
         Above zero shows progress bars.
 
@@ -105,6 +124,10 @@ def sample(
         If an argument is impossible.
     FitFailedError
         If every chain failed.
+    RunMismatchError, RunLockedError, CorruptFileError
+        If `run_dir` holds another run, one that is under way, or one that is damaged.
+    ResourceError
+        If memory or disk will not do.
 
     Examples
     --------
@@ -127,14 +150,23 @@ def sample(
     configured = configure(
         sampler, preset, warmup_steps=warmup_steps, sampling_steps=sampling_steps, n_draws=n_draws
     ).with_start(step_size if step_size is not None else 0.25 * float(np.sqrt(positions.shape[1])))
-    seed = draw_seed(random_state)
     use_compilation_cache()
-    target = FunctionTarget(logdensity)
-    if verbose > 0:
-        with Bars() as bars:
-            chains = run_chains(configured, target, positions, seed=seed, progress=bars)
-    else:
-        chains = run_chains(configured, target, positions, seed=seed)
+    target, watch = FunctionTarget(logdensity), Watch()
+    draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
+    with Bars() if verbose > 0 else nullcontext() as progress:
+        options: dict[str, Any] = {"progress": progress, "watch": watch}
+        if run_dir is None:
+            check_memory(draw_bytes)
+            chains = run_chains(configured, target, positions, seed=draw_seed(random_state), **options)
+        else:
+            folder = Path(run_dir)
+            seed = seed_for(folder, random_state)
+            if not has_run(folder):
+                check_space(folder, draw_bytes)
+            manifest = _manifest(logdensity, positions, configured, seed)
+            with open_run(folder, manifest, {}, force=force) as run, saved_when_stopped(folder, watch, advice=_ADVICE):
+                chains = run_chains(configured, target, positions, seed=seed, run=run, **options)
+                run.finish(dict(enumerate(chains.status)))
     failed = describe_failures(chains.status, range(len(chains.status)))
     if not chains.ok.any():
         raise FitFailedError(f"All chains failed. {failed}")
@@ -149,6 +181,64 @@ def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
     return " ".join(f"Chain {name}: {code.sentence}." for name, code in failures)
 
 
+def _manifest(logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int) -> Manifest:
+    """Describe a run on a function, which is known by its compiled form and the numbers in it."""
+    traced = jax.make_jaxpr(logdensity)(jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
+    text = re.sub("0x[0-9a-f]+", "", str(traced.jaxpr))  # addresses differ from process to process
+    function = hashlib.sha256(text.encode())
+    for constant in traced.consts:
+        array = np.asarray(constant)
+        function.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return Manifest(
+        fingerprint=fingerprint(is_native=False, width=InProcess().width, dtype=positions.dtype.name),
+        configuration={"sampler": describe(sampler), "n_chains": len(positions), "logdensity": function.hexdigest()},
+        data={"sha256": hashlib.sha256(positions.tobytes()).hexdigest(), "shape": list(positions.shape)},
+        seed=seed,
+    )
+
+
+def seed_for(run_dir: str | Path | None, random_state: Any) -> int:
+    """Return the seed of a run: without a `random_state` that of the run that is there, or a fresh one."""
+    if random_state is None and run_dir is not None and has_run(Path(run_dir)):
+        return read_manifest(Path(run_dir)).seed
+    return draw_seed(random_state)
+
+
+@contextmanager
+def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[None]:
+    """Let a signal stop a run after it has saved itself, and say how to go on.
+
+    Raises
+    ------
+    Interrupted
+        After Ctrl-C.
+    SystemExit
+        After SIGTERM, with the code that shells give it.
+    """
+    with heed_signals(watch):
+        try:
+            yield
+            if watch.stopping:  # it came when nothing was left to stop; it must not be lost
+                raise Stopped
+        except Stopped:
+            sentence = f"The run in {folder} was stopped and is saved. {advice}"
+            logger.warning(sentence)
+            if watch.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM) from None
+            raise Interrupted(sentence) from None
+
+
+def time_step(sampler: Sampler, target: Target, positions: np.ndarray, *, seed: int, watch: Watch) -> Forecaster:
+    """Time the sampler's first steps from each position and throw them away; the programs stay compiled."""
+    forecast = Forecaster(sampler, len(positions), watch)
+    ids = np.arange(len(positions), dtype=np.uint32)
+    loop = Loop(InProcess(), Silent(), target, None, Unsaved(), watch)
+    groups = loop.backend.groups(range(len(positions)))
+    journey = Journey(sampler, loop, seed, ids, groups, None, [positions[group] for group in groups])
+    journey.rehearse(forecast)
+    return forecast
+
+
 def run_chains(
     sampler: Sampler,
     target: Target,
@@ -159,189 +249,50 @@ def run_chains(
     backend: InProcess | None = None,
     progress: Progress | None = None,
     block_steps: int | None = None,
+    run: Run | Unsaved | None = None,
+    watch: Watch | None = None,
 ) -> Chains:
     """Run a sampler's phases from each position.
 
     `chain_ids` name the random streams (default 0..K-1). Neither the other chains, nor the backend's
-    threads, nor `block_steps` (default: about a second's worth) changes a bit of a chain's draws. A chain
-    that fails runs on to the end, because the budget is fixed; its status says what happened first.
+    threads, nor `block_steps` (default: about a second's worth), nor having been stopped and resumed (`run`)
+    changes a bit of a chain's draws. A chain that fails runs on to the end, because the budget is fixed; its status
+    says what happened first. When `watch` says that time is over, the last phase ends with the draws it has.
+
+    Raises
+    ------
+    Stopped
+        If `watch` was asked to stop; everything is saved then.
     """
     positions = np.asarray(positions)  # indexing a JAX array would compile
-    n_chains = len(positions)
-    loop = _Loop(backend or InProcess(), progress or Silent(), target, block_steps)
-    ids = np.asarray(range(n_chains) if chain_ids is None else chain_ids, np.uint32)
-    groups = loop.backend.groups(range(n_chains))
-    carries: list[Any] = [positions[group] for group in groups]
-    status = np.full(n_chains, Status.OK)
-    info, history = {}, {}
-    for index, phase in enumerate(sampler.phases):
-        streams = [_Streams(np.uint32(seed), np.uint32(Stage.SAMPLE + index), ids[group]) for group in groups]
-        finished, records = _run_phase(phase, loop, streams, carries)
-        carries = [end.carry for end in finished]
-        status = np.where(status == Status.OK, _join([end.status for end in finished], n_chains), status)
-        info[phase.name] = _join([end.report for end in finished], n_chains)
-        history[phase.name] = _join(records, n_chains)
-    draws = history.pop(sampler.phases[-1].name)
-    last = info[sampler.phases[-1].name]
+    ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
+    loop = Loop(backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch())
+    groups = loop.backend.groups(range(len(positions)))
+    draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
+    journey = Journey(sampler, loop, seed, ids, groups, draws, [positions[group] for group in groups])
+    journey.restore()
+    forecast = Forecaster(sampler, len(positions), loop.watch, _sizes(draws))
+    while not journey.finished:
+        journey.run_phase(forecast)
+    recorded = draws.result()
+    last = journey.info[sampler.phases[-1].name]
     return Chains(
-        draws=draws.position,
-        logdensity=draws.logdensity,
-        energy_change=draws.energy_change,
-        status=tuple(Status(code) for code in status),
+        draws=recorded.position,
+        logdensity=recorded.logdensity,
+        energy_change=recorded.energy_change,
+        status=tuple(Status(code) for code in journey.status),
         tuned=Tuned(last["step_size"], last["L"]),
-        info=info,
-        history=history,
-        gradient_evaluations=np.full(n_chains, sampler.gradient_evaluations()),
+        info=journey.info,
+        history=journey.history,
+        gradient_evaluations=np.full(len(positions), sampler.gradient_evaluations()),
         seed=seed,
     )
 
 
-class _Loop(NamedTuple):
-    """What stays the same from phase to phase."""
-
-    backend: InProcess
-    progress: Progress
-    target: Target
-    block_steps: int | None
-
-
-class _Streams(NamedTuple):
-    """Names of the random streams of a group in one phase; compiled code turns them into keys."""
-
-    seed: Any
-    stage: Any
-    chains: Int[np.ndarray, " chain"]
-
-
-class _Block(NamedTuple):
-    """Steps to make, and where their records go: record r ends at step first + (r + 1) * thinning."""
-
-    start: int
-    stop: int
-    first: int
-    thinning: int
-
-    @property
-    def base(self) -> int:
-        """The first record that may end in this block."""
-        return max(0, self.start - self.first) // self.thinning
-
-    @property
-    def n_complete(self) -> int:
-        """How many records end in this block."""
-        return max(0, self.stop - self.first) // self.thinning - self.base
-
-
-def _run_phase(
-    phase: Phase, loop: _Loop, streams: list[_Streams], carries: list[Any]
-) -> tuple[list[Finished], list[Any]]:
-    """Run one phase on all groups; return how each finished and the records each kept."""
-    backend = loop.backend
-    loop.progress.start(phase.name, phase.n_steps * len(streams))
-    carries = backend.map(
-        lambda group: _begin(phase, backend, *group, loop.target), list(zip(streams, carries, strict=True))
-    )
-    capacity = _capacity(phase, streams[0], carries[0], loop)
-    parts: list[list[Any]] = [[] for _ in streams]
-    thinning = spacing(phase.n_steps, phase.n_records)
-    first = phase.n_steps - thinning * phase.n_records  # the steps before it are not recorded
-    stop, length = 0, loop.block_steps or _FIRST_BLOCK_STEPS
-    while stop < phase.n_steps:
-        block = _Block(stop, min(stop + length, phase.n_steps), first, thinning)
-        block = block._replace(stop=min(block.stop, first + (block.base + capacity) * thinning))
-        began = time.perf_counter()
-
-        def advance(group: tuple[_Streams, Any], block: _Block = block) -> tuple[Any, Any]:
-            carry, records = _advance(phase, capacity, backend, (*block, block.base), *group, loop.target)
-            records = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:, : block.n_complete]), records)
-            loop.progress.advance(block.stop - block.start)
-            return carry, records
-
-        carries, records = map(list, zip(*backend.map(advance, list(zip(streams, carries, strict=True))), strict=True))
-        for part, record in zip(parts, records, strict=True):
-            part.append(record)
-        if loop.block_steps is None:
-            length = _next_length(length, time.perf_counter() - began)
-        stop = block.stop
-    finished = backend.map(lambda carry: _finish(phase, backend, carry), carries)
-    loop.progress.finish()
-    return finished, [jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *part) for part in parts]
-
-
-def _next_length(length: int, seconds: float) -> int:
-    if seconds < 0.5 * _BLOCK_SECONDS:
-        return 2 * length
-    return max(1, length // 2) if seconds > 2.0 * _BLOCK_SECONDS else length
-
-
-def _capacity(phase: Phase, streams: _Streams, carries: Any, loop: _Loop) -> int:
-    """Return how many records fit the buffer of one block; budgets do not matter, so that they share a program."""
-
-    def records(phase: Phase, streams: _Streams, carries: Any, target: Target) -> Any:
-        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], loop.backend, streams, carries)
-
-    shapes = jax.eval_shape(records, phase, streams, carries, loop.target)
-    floats = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    return max(1, min(_BUFFER_RECORDS, _BUFFER_FLOATS // floats))
-
-
-def _join(parts: list[Any], n_chains: int) -> Any:
-    """Put groups together along the chain axis, without the padding at the end."""
-    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_chains], *parts)
-
-
-# Everything that a phase holds as numbers is an argument of these programs: budgets, step sizes, seeds, ids.
-
-
-def _over_group(function: Callable[..., Any], backend: InProcess, streams: _Streams, carries: Any) -> Any:
-    """Apply a function of one chain's key and carry to a group."""
-    return backend.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
-        streams.chains, carries
-    )
-
-
-@partial(jax.jit, inline=True)
-def _step(phase: Phase, key: Array, carry: Any, target: Target) -> tuple[Any, Any]:
-    # Inlined, so it leaves no trace in the programs; but its own tracing, the slow part, happens only once.
-    return phase.step(key, carry, target)
-
-
-@partial(jax.jit, static_argnames="backend")
-def _begin(phase: Phase, backend: InProcess, streams: _Streams, carries: Any, target: Target) -> Any:
-    # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
-    return _over_group(
-        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), backend, streams, carries
-    )
-
-
-@partial(jax.jit, static_argnames=("capacity", "backend"), donate_argnames="carries")
-def _advance(
-    phase: Phase, capacity: int, backend: InProcess, bounds: tuple, streams: _Streams, carries: Any, target: Target
-) -> tuple[Any, Any]:
-    """Make the steps of one block.
-
-    Bounds are arguments, so one program serves blocks of any length, and a loop of unknown length is never
-    unrolled: that is why the length cannot change a bit.
-    """
-    start, stop, first, thinning, base = bounds
-
-    def one_chain(key: Array, carry: Any) -> tuple[Any, Any]:
-        record = jax.eval_shape(_step, phase, key, carry, target)[1]
-        buffer = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), record)
-
-        def body(index: Array, loop_carry: tuple[Any, Any]) -> tuple[Any, Any]:
-            carry, buffer = loop_carry
-            carry, record = _step(phase, jax.random.fold_in(key, index), carry, target)
-            # Every step writes to its record's slot; the last one of a window stays.
-            slot = jnp.where(index < first, capacity, (index - first) // thinning - base)
-            buffer = jax.tree.map(lambda old, new: old.at[slot].set(new, mode="drop"), buffer, record)
-            return carry, buffer
-
-        return jax.lax.fori_loop(start, stop, body, (carry, buffer))
-
-    return _over_group(one_chain, backend, streams, carries)
-
-
-@partial(jax.jit, static_argnames="backend")
-def _finish(phase: Phase, backend: InProcess, carries: Any) -> Finished:
-    return backend.over_group(phase.finish)(carries)
+def _sizes(draws: Any) -> str:
+    """Say what memory and disk the draws will take."""
+    in_memory, on_disk = draws.n_bytes
+    memory = expected_memory(in_memory)
+    parts = [f"{memory / 1e6:,.0f} MB of memory"] if memory is not None else []
+    parts += [f"{on_disk / 1e6:,.0f} MB on disk"] if on_disk else []
+    return "".join(f", {part}" for part in parts)

@@ -223,6 +223,9 @@ BAD_ARGUMENTS = {
     "patience": [*NOT_COUNTS, None],
     "validation_fraction": [*NOT_NUMBERS, -0.1, 0.91, 1, 1.0, 5],
     "sampler": ["nuts!", "MILE", "", None, 1, True, Mile, {}, ["mile"]],
+    "run_dir": [1, True, b"run", ["run"], np.nan],
+    "store_data": [None, "yes", 1, 0.0, [True]],
+    "time_limit": [0, -1.0, "10", True, np.nan, np.inf, [10]],
     "random_state": [-1, 2**32, 1.5, "0", True, np.nan, [0]],
     "verbose": ["1", None, 1.5, np.nan, [1]],
 }

@@ -194,7 +194,7 @@ class TestSecondFit:
         small = {"n_chains": 2, "max_epochs": 2, "hidden_layer_sizes": (7, 5)}  # in no other test
         first = mile.MileRegressor(warmup_steps=100, sampling_steps=40, n_draws=20, random_state=0, **small)
         first.fit(*self.table(60, seed=0))
-        assert {"jit(_begin)", "jit(_advance)", "jit(_finish)"} <= set(compilations)
+        assert {"jit(begin)", "jit(advance)", "jit(finish)"} <= set(compilations)
         compilations.clear()
         second = mile.MileRegressor(warmup_steps=150, sampling_steps=63, n_draws=30, random_state=1, **small)
         second.fit(*self.table(58, seed=1))  # the same bucket of rows

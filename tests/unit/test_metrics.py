@@ -1,5 +1,7 @@
 """Scores against a plain float64 version, on the scale of y."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -157,3 +159,90 @@ def test_a_response_of_another_shape_is_refused(regression, score, shape):
 def test_labels_of_another_shape_are_refused(classification, score, shape):
     with pytest.raises(ValueError, match="shape"):
         score(classification.predictive, np.full(shape, "no"))
+
+
+def test_crps_of_few_components_is_that_of_all_pairs(regression):
+    np.testing.assert_allclose(regression.predictive.crps(regression.y), pairwise_crps(regression), rtol=1e-6)
+    assert metrics.crps(regression.predictive, regression.y) == pytest.approx(
+        pairwise_crps(regression).mean(), rel=1e-6
+    )
+
+
+def test_crps_of_many_components_is_the_same(regression, monkeypatch):
+    monkeypatch.setattr("mile.predict._MOST_PAIRED", 0)
+    np.testing.assert_allclose(regression.predictive.crps(regression.y), pairwise_crps(regression), rtol=1e-4)
+
+
+def pairwise_crps(case):
+    """Gneiting and others' closed form for a mixture of normals."""
+
+    def expected_distance(mean, scale):
+        z = mean / scale
+        return mean * (2 * stats.norm.cdf(z) - 1) + 2 * scale * stats.norm.pdf(z)
+
+    first = expected_distance(case.y - case.location, case.scale).mean(axis=0)
+    spread = np.hypot(case.scale[:, None], case.scale[None])
+    return first - 0.5 * expected_distance(case.location[:, None] - case.location[None], spread).mean(axis=(0, 1))
+
+
+def test_interval_score_and_sharpness_are_those_of_the_intervals(regression):
+    lower, upper = regression.predictive.interval(0.8).T
+    below, above = np.maximum(lower - regression.y, 0), np.maximum(regression.y - upper, 0)
+    assert metrics.sharpness(regression.predictive, 0.8) == pytest.approx(np.mean(upper - lower))
+    expected = np.mean(upper - lower + 10.0 * (below + above))
+    assert metrics.interval_score(regression.predictive, regression.y, 0.8) == pytest.approx(expected)
+
+
+def test_negative_log_likelihood_is_minus_the_lppd(classification):
+    assert metrics.nll(classification.predictive, classification.y) == -metrics.lppd(
+        classification.predictive, classification.y
+    )
+
+
+def test_brier_is_the_squared_distance_to_the_truth(classification):
+    truth = np.eye(3)[classification.codes]
+    expected = np.mean(np.sum((classification.probs - truth) ** 2, axis=1))
+    assert metrics.brier(classification.predictive, classification.y) == pytest.approx(expected, rel=1e-6)
+
+
+def test_expected_calibration_error_compares_confidence_with_accuracy(classification):
+    confidence = classification.probs.max(axis=1)
+    right = classification.probs.argmax(axis=1) == classification.codes
+    edges = np.linspace(0, 1, 11)
+    expected = 0.0
+    for low, high in itertools.pairwise(edges):
+        chosen = (confidence >= low) & (confidence < high)
+        if chosen.any():
+            expected += chosen.mean() * abs(confidence[chosen].mean() - right[chosen].mean())
+    found = metrics.expected_calibration_error(classification.predictive, classification.y, n_bins=10)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_scores_are_all_of_them_by_name(regression, classification):
+    found = metrics.scores(regression.predictive, regression.y)
+    assert found["crps"] == metrics.crps(regression.predictive, regression.y)
+    assert found["coverage_90"] == metrics.coverage(regression.predictive, regression.y, [0.9])[0]
+    assert found["calibration_error"] == pytest.approx(metrics.calibration_error(regression.predictive, regression.y))
+    assert set(metrics.scores(classification.predictive, classification.y)) == {
+        "lppd",
+        "accuracy",
+        "brier",
+        "expected_calibration_error",
+    }
+
+
+def test_standardized_scores_are_those_of_the_standardized_response(regression):
+    """The same prediction and response, both divided by SCALE."""
+    network, draws, x = (getattr(regression.predictive._mixture, name) for name in ("network", "draws", "x"))
+    small = Predictive(
+        network, Gaussian(), draws, x, Standardizer(shift=np.asarray(SHIFT / SCALE), scale=np.asarray(1.0))
+    )
+    expected = metrics.scores(small, regression.y / SCALE)
+    found = metrics.standardized(metrics.scores(regression.predictive, regression.y), SCALE)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("levels", [[], [0.0], [0.5, 1.0], [np.nan]])
+def test_levels_must_be_probabilities(regression, levels):
+    with pytest.raises(ValueError, match="levels must lie strictly between 0 and 1"):
+        metrics.coverage(regression.predictive, regression.y, levels)

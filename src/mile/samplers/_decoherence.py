@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -11,6 +12,7 @@ from mile._types import Count, Number, Position, Scalar
 # L is kept between a tenth of a step, where each step already has a direction of its own, and ten times phase II's.
 _SHORTEST = 0.1
 _LONGEST = 10.0
+_COLUMNS = 32  # coordinates whose autocorrelation is computed at a time
 _FEWEST_DRAWS = 4  # two pairs; with fewer there is no autocorrelation to speak of
 
 
@@ -57,7 +59,7 @@ def length_from_autocorrelation(
     out; if none is left, or hardly a draw, L stays at its previous value. The result is kept between a tenth of a
     step and ten times the previous length.
     """
-    times = thinning * n_draws / effective_sample_size(draws, n_draws)
+    times = thinning * n_draws / _column_sizes(draws, n_draws)
     usable = jnp.isfinite(times) & (n_draws >= _FEWEST_DRAWS)
     mean_time = jnp.sum(jnp.where(usable, times, 0.0)) / jnp.maximum(usable.sum(), 1)
     length = jnp.clip(
@@ -65,3 +67,17 @@ def length_from_autocorrelation(
     )
     measured = usable.any()
     return jnp.where(measured, length, previous), measured
+
+
+def _column_sizes(draws: Float[Array, "capacity coordinate"], n_draws: Count) -> Float[Array, " coordinate"]:
+    """Return the effective sample size of each coordinate, a few at a time: their spectra are larger than the draws."""
+    n_columns = draws.shape[1]
+    width = min(_COLUMNS, n_columns)
+    starts = jnp.minimum(jnp.arange(0, n_columns, width), n_columns - width)  # the last ones are done twice
+
+    def some(index: Array, sizes: Array) -> Array:
+        columns = jax.lax.dynamic_slice_in_dim(draws, starts[index], width, axis=1)
+        found = effective_sample_size(columns, n_draws)
+        return jax.lax.dynamic_update_slice_in_dim(sizes, found, starts[index], axis=0)
+
+    return jax.lax.fori_loop(0, len(starts), some, jnp.zeros(n_columns, draws.dtype))

@@ -1,0 +1,122 @@
+"""The compiled programs of a phase: begin, advance by a block of steps, finish; each for one group of chains."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from mile._random import stream
+from mile._types import Target
+from mile.execution import InProcess
+from mile.samplers import Finished
+from mile.samplers.base import Phase
+
+_BUFFER_RECORDS = 128
+_BUFFER_FLOATS = 1 << 21
+
+
+class Streams(NamedTuple):
+    """Names of the random streams of a group in one phase; compiled code turns them into keys."""
+
+    seed: Any
+    stage: Any
+    chains: Int[np.ndarray, " chain"]
+
+
+class Block(NamedTuple):
+    """Steps to make, and where their records go: record r ends at step first + (r + 1) * thinning."""
+
+    start: int
+    stop: int
+    first: int
+    thinning: int
+
+    @property
+    def base(self) -> int:
+        """The first record that may end in this block."""
+        return max(0, self.start - self.first) // self.thinning
+
+    @property
+    def n_complete(self) -> int:
+        """How many records end in this block."""
+        return max(0, self.stop - self.first) // self.thinning - self.base
+
+
+# Everything that a phase holds as numbers is an argument of these programs: budgets, step sizes, seeds, ids.
+
+
+def _over_group(function: Callable[..., Any], backend: InProcess, streams: Streams, carries: Any) -> Any:
+    """Apply a function of one chain's key and carry to a group."""
+    return backend.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
+        streams.chains, carries
+    )
+
+
+@partial(jax.jit, inline=True)
+def _step(phase: Phase, key: Array, carry: Any, target: Target) -> tuple[Any, Any]:
+    # Inlined, so it leaves no trace in the programs; but its own tracing, the slow part, happens only once.
+    return phase.step(key, carry, target)
+
+
+@partial(jax.jit, static_argnames="backend")
+def begin(phase: Phase, backend: InProcess, streams: Streams, carries: Any, target: Target) -> Any:
+    """Turn what the previous phase left into this one's carry."""
+    # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
+    started = _over_group(
+        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), backend, streams, carries
+    )
+    # Strong types, as numbers read from a file have them: a resumed run uses the same programs.
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), started)
+
+
+@partial(jax.jit, static_argnames=("capacity", "backend"), donate_argnames="carries")
+def advance(
+    phase: Phase, capacity: int, backend: InProcess, bounds: tuple, streams: Streams, carries: Any, target: Target
+) -> tuple[Any, Any]:
+    """Make the steps of one block.
+
+    Bounds are arguments, so one program serves blocks of any length, and a loop of unknown length is never
+    unrolled: that is why the length cannot change a bit.
+    """
+    start, stop, first, thinning, base = bounds
+
+    def one_chain(key: Array, carry: Any) -> tuple[Any, Any]:
+        record = jax.eval_shape(_step, phase, key, carry, target)[1]
+        buffer = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), record)
+
+        def body(index: Array, loop_carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            carry, buffer = loop_carry
+            carry, record = _step(phase, jax.random.fold_in(key, index), carry, target)
+            # Every step writes to its record's slot; the last one of a window stays.
+            slot = jnp.where(index < first, capacity, (index - first) // thinning - base)
+            buffer = jax.tree.map(lambda old, new: old.at[slot].set(new, mode="drop"), buffer, record)
+            return carry, buffer
+
+        return jax.lax.fori_loop(start, stop, body, (carry, buffer))
+
+    return _over_group(one_chain, backend, streams, carries)
+
+
+@partial(jax.jit, static_argnames="backend")
+def finish(phase: Phase, backend: InProcess, carries: Any) -> Finished:
+    """Draw a phase's conclusions."""
+    return backend.over_group(phase.finish)(carries)
+
+
+def record_shapes(phase: Phase, streams: Streams, carries: Any, backend: InProcess, target: Target) -> Any:
+    """Return the shapes of what one step of a group records."""
+
+    def records(phase: Phase, streams: Streams, carries: Any, target: Target) -> Any:
+        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], backend, streams, carries)
+
+    return jax.eval_shape(records, phase, streams, carries, target)
+
+
+def buffer_capacity(records: Any) -> int:
+    """Return how many records fit the buffer of one block; budgets do not matter, so that they share a program."""
+    floats = sum(leaf.size for leaf in jax.tree.leaves(records))
+    return max(1, min(_BUFFER_RECORDS, _BUFFER_FLOATS // floats))

@@ -1,0 +1,100 @@
+"""Configuration as data: every object that decides a result, as names from a closed list and numbers, and back."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from mile._errors import UntrustedFileError
+from mile.likelihoods import Categorical, Gaussian
+from mile.networks import MLP
+from mile.optimize import Patience, Training
+from mile.priors import Normal
+from mile.samplers import DeepEnsemble, Mile
+from mile.samplers.mile import Geometric, Linear
+
+# A file can ask for these and for nothing else.
+_KINDS: dict[str, Any] = {
+    "mlp": MLP,
+    "gaussian": Gaussian,
+    "categorical": Categorical,
+    "normal": Normal,
+    "training": Training,
+    "patience": Patience,
+    "mile": Mile,
+    "linear": Linear,
+    "geometric": Geometric,
+    "deep_ensemble": DeepEnsemble,
+}
+# Fields that hold an object, and the classes it may be of.
+_NESTED: dict[str, tuple[Any, ...]] = {"stopping": (Patience,), "schedule": (Linear, Geometric)}
+_NAMES: dict[Any, str] = {kind: name for name, kind in _KINDS.items()}
+_CUSTOM = "custom"  # an object of the user's: it can be compared, but not built
+
+
+def describe(value: Any) -> Any:
+    """Return what JSON can hold of a number, a word, a tuple of those, or a known object.
+
+    An object of another class becomes its printed form, which is enough to notice that it has changed.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [describe(entry) for entry in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return describe(value.tolist())
+    name = _NAMES.get(type(value))
+    if name is None:
+        return {"kind": _CUSTOM, "text": repr(value)}
+    return {"kind": name} | {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def build(description: Any, *allowed: Any) -> Any:
+    """Return the object that a description stands for; it must be one of the allowed classes.
+
+    Raises
+    ------
+    UntrustedFileError
+        If the description is not of a known kind, or a number is impossible.
+    """
+    try:
+        value = _build(description)
+    except RecursionError:
+        raise UntrustedFileError("a description is nested too deeply.") from None
+    if not isinstance(value, allowed):
+        names = " or ".join(_NAMES.get(kind, str(kind)) for kind in allowed)
+        raise UntrustedFileError(f"expected a description of {names}; got {str(description)[:80]!r}.")
+    return value
+
+
+def is_custom(description: Any) -> bool:
+    """Say whether a description is of an object that only its owner can build."""
+    if isinstance(description, list):
+        return any(map(is_custom, description))
+    if not isinstance(description, dict):
+        return False
+    return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
+
+
+def _build(description: Any) -> Any:
+    if description is None or isinstance(description, bool | int | float | str):
+        return description
+    if isinstance(description, list):
+        return tuple(_build(entry) for entry in description)
+    if not isinstance(description, dict) or not isinstance(description.get("kind"), str):
+        raise UntrustedFileError(f"not a description of anything known: {str(description)[:80]!r}.")
+    kind = _KINDS.get(description["kind"])
+    if kind is None:
+        raise UntrustedFileError(f"{description['kind'][:80]!r} is not one of {sorted(_KINDS)}.")
+    arguments = {name: value for name, value in description.items() if name != "kind"}
+    # A default that stands for a missing name could change from one version to the next.
+    wrong = set(arguments) ^ {field.name for field in dataclasses.fields(kind)}
+    if wrong:
+        raise UntrustedFileError(f"{description['kind']} has an unknown or missing {sorted(wrong)[0][:80]!r}.")
+    built = {
+        name: build(value, *_NESTED[name]) if name in _NESTED else _build(value) for name, value in arguments.items()
+    }
+    try:
+        return kind(**built)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UntrustedFileError(f"{description['kind']}: {error}") from error

@@ -1,0 +1,377 @@
+"""A fitted ensemble: what prediction needs, and the files it can be kept in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from mile._compilation import use_compilation_cache
+from mile._errors import Status, UntrustedFileError
+from mile.configuration import build, describe, is_custom
+from mile.data import Standardizer
+from mile.labels import NAMES as LABELS
+from mile.labels import read_labels, write_labels
+from mile.likelihoods import Categorical, Gaussian
+from mile.networks import MLP
+from mile.optimize import Members, Training
+from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
+from mile.priors import Normal
+from mile.samplers import DeepEnsemble, Mile, Sampler, Tuned
+from mile.samplers.base import Draw
+from mile.samplers.mile import LengthRecord, TuningRecord
+from mile.sampling import Chains
+from mile.storage import DRAWS_IN_MEMORY, StoredDraws, read_tensors, sync_folders, write_tensors
+
+FORMAT = 1  # of model files; this reader knows all formats up to this one
+_RECORDS: dict[frozenset[str], Any] = {frozenset(kind._fields): kind for kind in (TuningRecord, LengthRecord, Draw)}
+_CHECKED_VALUES = 1 << 20  # weights looked at at a time
+_PARTS = ("network", "likelihood", "prior", "sampler", "training")
+_PHASES = ("phase I", "phase II", "phase III", "sampling", "members")  # in their order
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """A fitted ensemble: everything that prediction and diagnosis need, and nothing of the data."""
+
+    network: Any
+    likelihood: Gaussian | Categorical
+    prior: Normal
+    sampler: Sampler
+    training: Training
+    x_scale: Standardizer
+    y_scale: Standardizer
+    members: Members
+    chains: Chains
+    chain_ids: Int[np.ndarray, " chain"]  # a replaced chain has an id of K or more
+    status: tuple[Status, ...]
+    classes: np.ndarray | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of all randomness of the fit."""
+        return self.chains.seed
+
+    @property
+    def ok(self) -> np.ndarray:
+        """Mask of the chains that predictions use."""
+        return np.array([code == Status.OK for code in self.status])
+
+    def predictive(
+        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
+    ) -> Predictive | ClassPredictive:
+        """Return the predictive distribution of each row of raw features."""
+        return self._mixture(flat_draws(self.chains.draws, self.ok), x, memory)
+
+    def ensemble_predictive(
+        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
+    ) -> Predictive | ClassPredictive:
+        """Return what the deep ensemble predicts whose members started these chains."""
+        return self._mixture(flat_draws(self.members.positions[:, None], self.ok), x, memory)
+
+    def _mixture(self, draws: Any, x: np.ndarray, memory: int) -> Predictive | ClassPredictive:
+        use_compilation_cache()
+        x = self.x_scale.apply(x)
+        if isinstance(self.likelihood, Categorical):
+            classes = np.arange(self.likelihood.n_classes) if self.classes is None else self.classes
+            return ClassPredictive(self.network, self.likelihood, draws, x, classes, memory)
+        return Predictive(self.network, self.likelihood, draws, x, self.y_scale, memory)
+
+    def save(self, path: str | Path, extra: dict[str, Any] | None = None) -> None:
+        """Write one file that `mile.load` reads; it holds numbers and names from a closed list, never code.
+
+        `extra` is kept as it is: what the caller needs to build itself again.
+
+        Raises
+        ------
+        TypeError
+            If the network or the sampler is of a class that a file cannot describe.
+        StorageError
+            If the file could not be written.
+        """
+        configuration = {name: describe(getattr(self, name)) for name in _PARTS}
+        for name, description in configuration.items():
+            if is_custom(description):
+                raise TypeError(f"a file cannot hold a {name} of your own: {description!r}. Keep the draws instead.")
+        metadata = {"format": FORMAT, "configuration": configuration, "seed": self.seed, "extra": extra or {}}
+        write_tensors(Path(path), self._tensors(), metadata)
+        sync_folders([Path(path)], Path(path).parent)
+
+    def _tensors(self) -> dict[str, Any]:
+        chains, members = self.chains, self.members
+        found = scale_tensors(self.x_scale, self.y_scale, self.classes) | {
+            "draws": chains.draws,
+            "logdensity": chains.logdensity,
+            "energy_change": chains.energy_change,
+            "chain_status": np.array(chains.status, np.int32),
+            "gradient_evaluations": np.asarray(chains.gradient_evaluations, np.int64),
+            "chain_ids": np.asarray(self.chain_ids, np.int64),
+            "status": np.array(self.status, np.int32),
+            "member": members.positions,
+            "member_status": np.array(members.status, np.int32),
+            "member_epochs": np.asarray(members.epochs),
+            "validation_loss": members.validation_loss,
+        }
+        for phase, report in chains.info.items():
+            found |= {f"info.{phase}.{name}": value for name, value in report.items()}
+        for phase, history in chains.history.items():
+            found |= {f"history.{phase}.{name}": leaf for name, leaf in zip(history._fields, history, strict=True)}
+        return found
+
+    def to_arviz(self) -> Any:
+        """Return draws and sampler statistics of the good chains as an xarray `DataTree` in ArviZ's layout.
+
+        Its `to_netcdf` and `to_zarr` write files. Needs the `arviz` extra.
+
+        Raises
+        ------
+        ImportError
+            If xarray is not installed.
+        """
+        try:
+            import xarray  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise ImportError("to_arviz needs xarray: pip install 'mile-bnn[arviz]'.") from error
+        ok, chains = self.ok, self.chains
+        coordinates = {"chain": np.asarray(self.chain_ids)[ok], "draw": np.arange(chains.logdensity.shape[1])}
+        pair = ("chain", "draw")
+        posterior = {"weights": ((*pair, "weight"), chains.draws[ok])}
+        statistics = {"lp": (pair, chains.logdensity[ok]), "energy_change": (pair, chains.energy_change[ok])}
+        attributes = {"inference_library": "mile", "sampler": self.sampler.name, "seed": self.seed}
+        return xarray.DataTree.from_dict(
+            {
+                "posterior": xarray.Dataset(posterior, coordinates, attributes),
+                "sample_stats": xarray.Dataset(statistics, coordinates, attributes),
+            }
+        )
+
+
+def flat_draws(draws: Any, ok: np.ndarray) -> Any:
+    """Return the draws of the good chains one after another, in memory or on disk as they are."""
+    if isinstance(draws, np.memmap):
+        _, n_draws, dimension = draws.shape
+        draws = StoredDraws([[chain] for chain in draws], n_draws, n_draws, dimension, draws.dtype)
+    if isinstance(draws, StoredDraws):
+        return draws.select(ok).flat
+    kept = draws if ok.all() else draws[ok]  # a copy of all draws takes longer than predicting one row
+    return kept.reshape(-1, kept.shape[-1])
+
+
+def read_fit(path: Path) -> tuple[Fit, dict[str, Any]]:
+    """Read a file that `Fit.save` wrote; return also what its writer kept for itself.
+
+    Raises
+    ------
+    CorruptFileError, UntrustedFileError
+        If the file is damaged, or holds what no file of ours would.
+    """
+    arrays, metadata = read_tensors(path, mapped_above=DRAWS_IN_MEMORY)
+    number = metadata.get("format")
+    if type(number) is not int or not 1 <= number <= FORMAT:
+        raise UntrustedFileError(f"{path} has format {str(number)[:20]}; this version of mile reads up to {FORMAT}.")
+    if set(metadata) != {"format", "configuration", "seed", "extra"} or not isinstance(metadata["extra"], dict):
+        raise UntrustedFileError(f"{path} does not describe a model: it has {sorted(metadata)[:8]}.")
+    configuration = metadata["configuration"]
+    if not isinstance(configuration, dict) or set(configuration) != set(_PARTS):
+        raise UntrustedFileError(f"{path} must describe {list(_PARTS)} and nothing else.")
+    try:
+        fit = assemble(build_parts(configuration), arrays, metadata["seed"])
+    except UntrustedFileError as error:
+        raise UntrustedFileError(f"{path}: {error}") from error
+    return fit, metadata["extra"]
+
+
+def build_parts(configuration: Any) -> dict[str, Any]:
+    """Return the objects that a configuration describes."""
+    if not isinstance(configuration, dict) or not set(_PARTS) <= set(configuration):
+        raise UntrustedFileError(f"a configuration must describe {list(_PARTS)}.")
+    kinds: dict[str, tuple[Any, ...]] = {
+        "network": (MLP,),
+        "likelihood": (Gaussian, Categorical),
+        "prior": (Normal,),
+        "sampler": (Mile, DeepEnsemble),
+        "training": (Training,),
+    }
+    return {name: build(configuration[name], *allowed) for name, allowed in kinds.items()}
+
+
+def scale_tensors(x_scale: Standardizer, y_scale: Standardizer, classes: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Return what prediction needs of the data."""
+    found = {"x_shift": x_scale.shift, "x_scale": x_scale.scale, "y_shift": y_scale.shift, "y_scale": y_scale.scale}
+    return found | ({} if classes is None else write_labels(classes))
+
+
+def read_scales(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Undo `scale_tensors`."""
+    scales = {
+        name: Standardizer(shift=_numbers(arrays, f"{name[0]}_shift"), scale=_numbers(arrays, name))
+        for name in ("x_scale", "y_scale")
+    }
+    for name, scale in scales.items():
+        if not (scale.scale > 0).all():
+            raise UntrustedFileError(f"{name} must be positive.")
+    return scales | {"classes": read_labels(arrays)}
+
+
+def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit:
+    """Put a fit together, every array checked against the others and the network.
+
+    Arrays have the names of `Fit.save`; draws may be on disk.
+
+    Raises
+    ------
+    UntrustedFileError
+        If anything is missing, unknown, or does not fit the rest.
+    """
+    network, likelihood, scales = parts["network"], parts["likelihood"], read_scales(arrays)
+    _check_arrays(arrays, network)
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise UntrustedFileError("there must be a seed.")
+    if network.n_outputs != likelihood.n_outputs:
+        raise UntrustedFileError("the network's outputs are not those that the likelihood needs.")
+    classes = scales["classes"]
+    if classes is not None and (not isinstance(likelihood, Categorical) or len(classes) != likelihood.n_classes):
+        raise UntrustedFileError("there must be one label for each class.")
+    info = by_phase(arrays, "info")
+    history = {phase: record_of(fields) for phase, fields in by_phase(arrays, "history").items()}
+    if not set(info) | set(history) <= _phases_of(parts["sampler"]):
+        raise UntrustedFileError(f"this sampler does not have all of the phases {sorted({*info, *history})[:8]}.")
+    status = _read_status(arrays)
+    good = np.array([code == Status.OK for code in status])
+    _check_finite("draws", arrays["draws"], good)
+    _check_finite("member", arrays["member"], good)
+    last = list(info.values())[-1] if info else {}
+    if not {"step_size", "L"} <= set(last):
+        raise UntrustedFileError("there must be a step size and a length for each chain.")
+    return Fit(
+        **parts,
+        **scales,
+        members=Members(
+            arrays["member"], _codes(arrays, "member_status"), arrays["member_epochs"], arrays["validation_loss"]
+        ),
+        chains=Chains(
+            draws=arrays["draws"],
+            logdensity=arrays["logdensity"],
+            energy_change=arrays["energy_change"],
+            status=_codes(arrays, "chain_status"),
+            tuned=Tuned(last["step_size"], last["L"]),
+            info=info,
+            history=history,
+            gradient_evaluations=arrays["gradient_evaluations"],
+            seed=seed,
+        ),
+        chain_ids=arrays["chain_ids"],
+        status=status,
+    )
+
+
+def _check_arrays(arrays: Mapping[str, Any], network: MLP) -> None:
+    """Check names, types and shapes of all arrays."""
+    n_chains, n_draws, _ = _check(arrays, "draws", "f", None, None, network.dimension)
+    if n_chains < 1 or n_draws < 1:
+        raise UntrustedFileError("there must be at least one chain and draw.")
+    floats: dict[str, tuple[int | None, ...]] = {
+        "logdensity": (n_chains, n_draws),
+        "energy_change": (n_chains, n_draws),
+        "member": (n_chains, network.dimension),
+        "validation_loss": (n_chains, None),
+        "x_shift": (network.n_inputs,),
+        "x_scale": (network.n_inputs,),
+        "y_shift": (),
+        "y_scale": (),
+    }
+    counts = ("chain_status", "gradient_evaluations", "chain_ids", "status", "member_status", "member_epochs")
+    floats |= {name: (n_chains,) for name in arrays if name.startswith("info.")}
+    floats |= {name: (n_chains, None) for name in arrays if name.startswith("history.")}
+    for name, shape in floats.items():
+        _check(arrays, name, "f", *shape)
+    for name in counts:
+        _check(arrays, name, "i", n_chains)
+    unknown = set(arrays) - {"draws", *floats, *counts, *LABELS}
+    if unknown:
+        raise UntrustedFileError(f"no fit has the array {sorted(unknown)[0][:80]!r}.")
+    ids = arrays["chain_ids"]
+    if len(np.unique(ids)) < n_chains or ids.min() < 0:
+        raise UntrustedFileError("the chains must have different names.")
+
+
+def _check(arrays: Mapping[str, Any], name: str, kind: str, *wanted: int | None) -> tuple[int, ...]:
+    if name not in arrays:
+        raise UntrustedFileError(f"there is no {name}.")
+    dtype, shape = arrays[name].dtype, arrays[name].shape
+    if len(shape) != len(wanted) or any(want not in (None, size) for want, size in zip(wanted, shape, strict=True)):
+        raise UntrustedFileError(f"{name} has shape {shape}, which does not fit the network and the other arrays.")
+    if dtype.kind != kind:
+        raise UntrustedFileError(f"{name} has the wrong type, {dtype}.")
+    return shape
+
+
+def _numbers(arrays: Mapping[str, Any], name: str) -> np.ndarray:
+    if name not in arrays:
+        raise UntrustedFileError(f"there is no {name}.")
+    values = arrays[name]
+    if values.dtype != np.float64 or not np.isfinite(values).all():
+        raise UntrustedFileError(f"{name} must be finite numbers in float64.")
+    return values
+
+
+def by_phase(arrays: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Group arrays named kind.phase.name, in the order of the phases."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        start, _, rest = name.partition(".")
+        if start != kind:
+            continue
+        phase, _, entry = rest.rpartition(".")
+        if phase not in _PHASES or not (entry.isascii() and entry.isidentifier()):
+            raise UntrustedFileError(f"no phase reports {name[:80]!r}.")
+        found.setdefault(phase, {})[entry] = array
+    return {phase: found[phase] for phase in _PHASES if phase in found}
+
+
+def _phases_of(sampler: Any) -> set[str]:
+    try:
+        return {phase.name for phase in sampler.phases}
+    except ValueError as error:  # its step size is open
+        raise UntrustedFileError(str(error)) from error
+
+
+def record_of(fields: dict[str, Any]) -> Any:
+    """Return a phase's history as the tuple that the phase recorded."""
+    kind = _RECORDS.get(frozenset(fields))
+    if kind is None:
+        raise UntrustedFileError(f"no phase records {sorted(fields)[:8]}.")
+    return kind(**fields)
+
+
+def _read_status(arrays: Mapping[str, Any]) -> tuple[Status, ...]:
+    """Return the status of each chain, which is that of its member or that of its sampling."""
+    status, trained, sampled = (_codes(arrays, name) for name in ("status", "member_status", "chain_status"))
+    for code, before, after in zip(status, trained, sampled, strict=True):
+        if code != (after if before == Status.OK else before):
+            raise UntrustedFileError("the status of a chain contradicts that of its member and its sampling.")
+    if Status.OK not in status:
+        raise UntrustedFileError("there must be at least one good chain.")
+    return status
+
+
+def _codes(arrays: Mapping[str, Any], name: str) -> tuple[Status, ...]:
+    try:
+        return tuple(Status(int(number)) for number in arrays[name])
+    except ValueError as error:
+        raise UntrustedFileError(f"{name}: {error}.") from None
+
+
+def _check_finite(name: str, weights: Any, good: np.ndarray) -> None:
+    """Look at the weights of the good chains, in pieces: they may be on disk."""
+    n_rows = max(1, _CHECKED_VALUES // weights.shape[-1])
+    for chain in np.flatnonzero(good):
+        on_disk = isinstance(weights, StoredDraws)
+        rows = weights.select([chain]).flat if on_disk else weights[chain].reshape(-1, weights.shape[-1])
+        for start in range(0, len(rows), n_rows):
+            if not np.isfinite(rows[start : start + n_rows]).all():
+                raise UntrustedFileError(
+                    f"{name}: chain {chain} is said to be good but has weights that are not finite."
+                )

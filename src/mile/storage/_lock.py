@@ -1,0 +1,54 @@
+"""One writer per run directory.
+
+The operating system's file lock, which it frees when its owner dies however that happened: a stale lock cannot
+exist. A note beside it tells others who the owner is.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from mile._errors import RunLockedError, StorageError
+from mile.storage._durable import explained, remove, write_file
+from mile.storage._tensors import canonical, parse
+
+_LOCK, _OWNER = "run.lock", "run.owner"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run directory.
+
+    Raises
+    ------
+    RunLockedError
+        If another process holds it.
+    """
+    import filelock
+
+    lock = filelock.FileLock(folder / _LOCK)
+    with explained(folder / _LOCK):
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise RunLockedError(
+                f"{folder} is in use{_owner(folder)}. Wait for it to end, or stop it; its work is saved and can be "
+                "resumed."
+            ) from None
+    try:
+        write_file(folder / _OWNER, [canonical({"pid": os.getpid(), "host": socket.gethostname()})])
+        yield
+    finally:
+        with contextlib.suppress(StorageError):  # the note is no use then, but what went wrong before it is
+            remove(folder / _OWNER)
+        lock.release()  # the file stays: whoever has it open would otherwise lock what nobody else can see
+
+
+def _owner(folder: Path) -> str:
+    try:
+        owner = parse((folder / _OWNER).read_bytes(), _OWNER)
+        return f" by process {owner['pid']} on {owner['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return " by another process"

@@ -1,0 +1,38 @@
+"""What computes: the part of a run's identity that decides rounding."""
+
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from mile import native
+
+# Instructions that change how compiled code rounds or groups its sums.
+_FEATURES = ("avx", "fma", "avx2", "avx512f", "asimd", "sve")
+
+
+def fingerprint(*, is_native: bool, width: int, dtype: str) -> dict[str, Any]:
+    """Return the versions and the kind of machine that a run's bits depend on."""
+    on_cpu = jax.default_backend() == "cpu"
+    return {
+        "mile": importlib.metadata.version("mile-bnn"),
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+        "platform": jax.default_backend() if on_cpu else jax.devices()[0].device_kind,
+        "machine": platform.machine(),
+        "processor": _features() if on_cpu else "",
+        "path": native.kernel_name() if is_native and on_cpu else "xla",
+        "width": width,
+        "dtype": dtype,
+    }
+
+
+def _features() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    words = {word for line in lines if line.startswith(("flags", "Features")) for word in line.split()}
+    return " ".join(name for name in _FEATURES if name in words)

@@ -1,0 +1,505 @@
+"""A run directory: everything a fit needs to go on after it was stopped, written while it runs.
+
+    MANIFEST.json                 what the run is; size and checksum of every file below
+    data.safetensors              the prepared rows
+    scales.safetensors            what prediction needs of them
+    chains/0007/member.safetensors      a trained network
+    chains/0007/start.safetensors       the chain when sampling began, for repairs
+    chains/0007/state-000012.safetensors  the newest checkpoint, and the one before
+    chains/0007/final.safetensors       how the chain ended
+    draws.zarr/                   draws, see `_draws.py`
+
+Files are written by one background thread, so that the chains do not wait for the disk.
+"""
+
+import errno
+import hashlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mile._errors import CorruptFileError, ResourceError, Status, StorageError, UntrustedFileError
+from mile.storage import _draws
+from mile.storage._draws import Layout, StoredDraws
+from mile.storage._durable import TEMPORARY, free_bytes, remove, sync_folders, write_file
+from mile.storage._lock import locked
+from mile.storage._manifest import NAME, PREVIOUS, Manifest, check_identity, copy_manifest, read_manifest
+from mile.storage._tensors import read_tensors, write_tensors
+
+DATA, SCALES = "data.safetensors", "scales.safetensors"
+CHECKPOINT_SECONDS = 10.0
+DRAWS_IN_MEMORY = 1 << 28  # bytes of draws that are read into memory; more stay on disk
+_STATE = "state"  # the one kind of record that is replaced; "member", "start" and "final" stay
+_KNOWN = ("run.lock", "run.owner", DATA, SCALES)
+_MOST_WAITING = 256  # chunks that may wait for the disk
+_SPARE_BYTES = 1 << 25  # beyond draws: checkpoints, metadata, temporary files
+
+
+class Record(NamedTuple):
+    """What is known of one chain at one moment."""
+
+    stage: str
+    step: int
+    arrays: dict[str, np.ndarray]
+    n_draws: int = 0
+
+
+class Recorded(NamedTuple):
+    """Draws of a run, in memory or on disk."""
+
+    position: Any
+    logdensity: np.ndarray
+    energy_change: np.ndarray
+
+
+class Run:
+    """A run directory that this process may write; see `open_run`."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.layout = read_layout(manifest)  # sizes of the draw store, once there is one
+        self.checkpoint_seconds = CHECKPOINT_SECONDS
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="mile-writer")
+        self._jobs: list[Future[None]] = []
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None  # of a background job
+        self._saved: dict[int, float] = {}
+        self._number = max([_number(files[_STATE]) for files in manifest.chains.values() if _STATE in files], default=0)
+        self._unsynced: list[Path] = []
+        self._opened = time.monotonic()
+
+    # -- states of chains
+
+    def load(self, chain: int, kind: str) -> Record | None:
+        """Return the newest record of a chain: its "member", its "state", or its "final" one."""
+        name = self.manifest.chains.get(str(chain), {}).get(kind)
+        return None if name is None else read_record(self.folder / name)
+
+    def due(self, chains: Sequence[int]) -> bool:
+        """Say whether it is time to save these chains again."""
+        now = time.monotonic()
+        return any(now - self._saved.get(chain, self._opened) >= self.checkpoint_seconds for chain in chains)
+
+    def save(self, records: Mapping[tuple[int, str], Record]) -> None:
+        """Save records of chains, each with its kind, in the background, all or none."""
+        for chain, _ in records:
+            self._saved[chain] = time.monotonic()
+        self._submit(self._commit, dict(records))
+
+    def _commit(self, records: dict[tuple[int, str], Record]) -> None:
+        manifest = self.manifest
+        self._number += 1
+        chains = {name: dict(files) for name, files in manifest.chains.items()}
+        for (chain, kind), record in records.items():
+            suffix = f"-{self._number:06d}" if kind == _STATE else ""
+            name = f"chains/{chain:04d}/{kind}{suffix}.safetensors"
+            self._write_record(name, record)
+            chains.setdefault(str(chain), {})[kind] = name
+        self._sync()
+        manifest.previous, manifest.chains = manifest.chains, chains
+        stale = self._forget_unused()
+        manifest.write(self.folder)
+        for path in stale:
+            remove(path)
+
+    def _forget_unused(self) -> list[Path]:
+        """Take files that neither this checkpoint nor the one before needs out of the manifest; return them."""
+        manifest = self.manifest
+        named = [*manifest.chains.values(), *manifest.previous.values()]
+        used = {name for files in named for name in files.values()}
+        stale = [name for name in manifest.files if name.startswith("chains/") and name not in used]
+        for name in stale:
+            del manifest.files[name]
+        return [self.folder / name for name in stale]
+
+    # -- draws
+
+    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: Any) -> "DrawWriter":
+        """Make room for the draws of these chains, after those of earlier ones, and return what writes them."""
+        layout = self.layout
+        if layout is None:
+            layout = Layout.plan(chain_ids, n_draws, dimension, np.dtype(dtype))
+        elif not set(chain_ids) <= set(layout.chain_ids):
+            new = [int(chain) for chain in chain_ids if chain not in layout.chain_ids]
+            layout = layout._replace(chain_ids=(*layout.chain_ids, *new))
+        if layout != self.layout:
+            check_space(self.folder, layout.n_bytes - (self.layout.n_bytes if self.layout else 0))
+            self.layout = layout
+        if not self.manifest.finished:
+            self._submit(self._write_layout, layout)
+        return DrawWriter(self, layout, [layout.chain_ids.index(int(chain)) for chain in chain_ids])
+
+    def shorten(self, n_draws: int) -> None:
+        """Let every chain end with fewer draws than planned; counts from the next checkpoint on."""
+        assert self.layout is not None
+        self.layout = self.layout._replace(n_draws=n_draws)
+        self._submit(setattr, self.manifest, "layout", self.layout._asdict())
+
+    def _write_layout(self, layout: Layout, status: Mapping[int, Status] | None = None) -> None:
+        """Write what the store says of itself, as far as it is new."""
+        manifest = self.manifest
+        codes = [int((status or {}).get(chain, _draws.RUNNING)) for chain in layout.chain_ids]
+        files = _draws.metadata(layout, codes)
+        known = {name: manifest.files[name]["sha256"] for name in files if name in manifest.files}
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        new = [name for name in files if known.get(name) != digests[name]]
+        if any(name in known for name in new):
+            # First no manifest vouches for them any more: a process that is killed between two of these files, or
+            # before the next manifest, leaves nothing that looks damaged.
+            for name in new:
+                manifest.files.pop(name, None)
+            manifest.write(self.folder)
+        manifest.layout = layout._asdict()
+        # Numbers before the description that makes them visible: a reader sees the old store or the new one.
+        for name in sorted(new, key=lambda name: name.endswith("zarr.json")):
+            self._write(name, [files[name]])
+
+    def write_chunk(self, name: str, data: bytes) -> None:
+        """Write a chunk of draws in the background."""
+        self._submit(self._write, name, [data])
+
+    # -- the run as a whole
+
+    def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write a file that stays as it is."""
+        digest = write_tensors(self.folder / name, arrays, {})
+        self._enter(name, (self.folder / name).stat().st_size, digest)
+        self._sync()
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """Budgets that a time limit led to; empty if those asked for fit, None if that is not decided."""
+        return self.manifest.plan if self.layout is None else self.manifest.plan or {}
+
+    def set_plan(self, plan: dict[str, Any]) -> None:
+        """Keep the budgets that a time limit led to."""
+        self.manifest.plan = plan
+        self._submit(self.manifest.write, self.folder)
+
+    def finish(self, status: Mapping[int, Status]) -> None:
+        """Say that all is done, and how each chain ended: the directory is now the same whatever happened before."""
+        self.settle()
+        if self.manifest.finished:
+            copy_manifest(self.folder)
+            return
+
+        def complete() -> None:
+            manifest = self.manifest
+            assert self.layout is not None
+            self._write_layout(self.layout, status)
+            for files in manifest.chains.values():
+                files.pop(_STATE, None)
+            manifest.previous, manifest.finished = {}, True
+            manifest.status = {str(chain): code.name.lower() for chain, code in status.items()}
+            stale = self._forget_unused()
+            self._sync()
+            manifest.write(self.folder)
+            for path in stale:
+                remove(path)
+
+        self._submit(complete)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until everything submitted is on disk.
+
+        Raises
+        ------
+        StorageError
+            If something could not be written.
+        """
+        with self._lock:
+            jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            job.result()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background; wait if the disk falls far behind."""
+        with self._lock:
+            waiting = [job for job in self._jobs if not job.done()]
+            done = [job for job in self._jobs if job.done()]
+            self._jobs = waiting
+        for job in done:
+            job.result()
+        if len(waiting) > _MOST_WAITING:
+            waiting[len(waiting) - _MOST_WAITING].result()
+
+    def close(self) -> None:
+        """Stop the background thread."""
+        self._writer.shutdown(wait=True)
+
+    def _submit(self, function: Any, *arguments: Any) -> None:
+        with self._lock:
+            self._jobs.append(self._writer.submit(self._do, function, *arguments))
+
+    def _do(self, function: Any, *arguments: Any) -> None:
+        """Run a background job; after one has failed none is, lest a manifest vouch for what was not written."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if not (self.folder / NAME).exists():
+                raise StorageError(
+                    errno.ENOENT, f"{self.folder / NAME} is gone: the run was deleted or moved while it was written."
+                )
+            function(*arguments)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    # -- files; in the background thread only
+
+    def _write(self, name: str, parts: Any) -> None:
+        path = self.folder / name
+        parts = list(parts)
+        digest = write_file(path, parts)
+        self._enter(name, sum(memoryview(part).nbytes for part in parts), digest)
+
+    def _write_record(self, name: str, record: Record) -> None:
+        path = self.folder / name
+        digest = write_tensors(
+            path, record.arrays, {"stage": record.stage, "step": record.step, "n_draws": record.n_draws}
+        )
+        self._enter(name, path.stat().st_size, digest)
+
+    def _enter(self, name: str, n_bytes: int, digest: str) -> None:
+        self.manifest.files[name] = {"bytes": n_bytes, "sha256": digest}
+        self._unsynced.append(self.folder / name)
+
+    def _sync(self) -> None:
+        sync_folders(self._unsynced, self.folder)
+        self._unsynced = []
+
+
+class DrawWriter:
+    """Takes the draws of chains as they are made and writes whole chunks."""
+
+    def __init__(self, run: Run, layout: Layout, rows: Sequence[int]) -> None:
+        self._run = run
+        self._layout = layout
+        self._rows = list(rows)
+        self._pending: list[list[Any]] = [[] for _ in rows]  # parts of chunks that are not complete
+        self._counts = [0] * len(self._rows)
+
+    @property
+    def n_bytes(self) -> tuple[int, int]:
+        """What the draws take: memory, disk."""
+        chunks = self._layout._replace(n_draws=self._layout.chunk).n_bytes
+        kept = self._layout.n_bytes if self._layout.n_bytes <= DRAWS_IN_MEMORY else 0
+        return max(chunks, kept), self._layout.n_bytes
+
+    def write(self, index: int, draws: Any) -> None:
+        """Append the draws (position, log density, energy change) of a chain."""
+        if not len(draws[0]):
+            return
+        self._pending[index].append(draws)
+        self._counts[index] += len(draws[0])
+        chunk = self._layout.chunk
+        held = sum(len(part[0]) for part in self._pending[index])
+        first = (self._counts[index] - held) // chunk
+        if held < chunk and self._counts[index] < self._layout.n_draws:
+            return
+        arrays = self.pending(index)
+        n_whole = held // chunk if self._counts[index] < self._layout.n_draws else -(-held // chunk)
+        for number in range(n_whole):
+            piece = [array[number * chunk : (number + 1) * chunk] for array in arrays]
+            self._write_chunk(index, first + number, piece)
+        rest = [array[n_whole * chunk :].copy() for array in arrays]
+        self._pending[index] = [rest] if len(rest[0]) else []
+
+    def count(self, index: int) -> int:
+        """Return how many draws of a chain there are."""
+        return self._counts[index]
+
+    def pending(self, index: int) -> list[np.ndarray]:
+        """Return the draws of a chain that are in no chunk yet."""
+        parts = self._pending[index]
+        shapes = [(0, self._layout.dimension), (0,), (0,)]
+        empty = [np.empty(shape, self._layout.dtype) for shape in shapes]
+        return [np.concatenate([part[which] for part in [empty, *parts]]) for which in range(3)]
+
+    def restore(self, index: int, count: int, pending: Sequence[np.ndarray]) -> None:
+        """Go on after `count` draws, of which some are in no chunk yet."""
+        self._counts[index] = count
+        self._pending[index] = [list(pending)] if len(pending[0]) else []
+
+    def cut(self, n_draws: int) -> None:
+        """End with fewer draws than planned: write what is left."""
+        for index in range(len(self._rows)):
+            arrays = self.pending(index)
+            if len(arrays[0]):
+                self._write_chunk(index, (n_draws - len(arrays[0])) // self._layout.chunk, arrays)
+            self._pending[index] = []
+        self._layout = self._layout._replace(n_draws=n_draws)
+        self._run.shorten(n_draws)
+
+    def result(self) -> Recorded:
+        """Return all draws once they are on disk."""
+        self._run.settle()
+        return read_draws(self._run.folder, self._layout, self._rows, self._layout.n_draws)
+
+    def _write_chunk(self, index: int, number: int, arrays: Sequence[np.ndarray]) -> None:
+        for variable, values in zip(("weights", "lp", "energy_change"), arrays, strict=True):
+            name = self._layout.path(variable, self._rows[index], number)
+            self._run.write_chunk(name, _draws.encode(values, self._layout.chunk))
+
+
+def read_layout(manifest: Manifest) -> Layout | None:
+    """Return the sizes of the draw store, once there is one."""
+    if manifest.layout is None:
+        return None
+    return Layout(**manifest.layout)._replace(chain_ids=tuple(manifest.layout["chain_ids"]))
+
+
+def read_draws(
+    folder: Path, layout: Layout, rows: Sequence[int], n_draws: int, pending: list[list[np.ndarray]] | None = None
+) -> Recorded:
+    """Read the first draws of some rows of the store; positions stay on disk when they are many.
+
+    `pending` are draws of each row that came after its last whole chunk. They are left out if the others stay on disk.
+    """
+    if pending is not None:
+        n_whole = n_draws // layout.chunk * layout.chunk
+        whole = read_draws(folder, layout, rows, n_whole)
+        if isinstance(whole.position, StoredDraws):
+            return whole
+        rest = [np.stack([row[which][: n_draws - n_whole] for row in pending]) for which in range(3)]
+        return Recorded(*(np.concatenate(pair, axis=1) for pair in zip(whole, rest, strict=True)))
+    dtype = np.dtype(layout.dtype)
+    chunks = range(-(-n_draws // layout.chunk))
+
+    def scalars(variable: str) -> np.ndarray:
+        found = np.empty((len(rows), len(chunks) * layout.chunk), dtype)
+        for index, row in enumerate(rows):
+            for number in chunks:
+                part = _draws.decode(folder / layout.path(variable, row, number), (layout.chunk,), dtype)
+                found[index, number * layout.chunk : (number + 1) * layout.chunk] = part
+        return found[:, :n_draws]
+
+    paths = [[folder / layout.path("weights", row, number) for number in chunks] for row in rows]
+    stored = StoredDraws(paths, n_draws, layout.chunk, layout.dimension, dtype)
+    positions = np.asarray(stored) if stored.nbytes <= DRAWS_IN_MEMORY else stored
+    return Recorded(positions, scalars("lp"), scalars("energy_change"))
+
+
+@contextmanager
+def open_run(
+    folder: Path, fresh: Manifest, files: Mapping[str, Mapping[str, np.ndarray]], *, force: bool = False
+) -> Iterator[Run]:
+    """Begin a run in a folder, or go on with the one that is there.
+
+    `files` are arrays to be kept with it, by the names of their files and their own.
+
+    Raises
+    ------
+    RunMismatchError
+        If the one that is there is of other data or another configuration.
+    RunLockedError
+        If another process is writing to it.
+    CorruptFileError
+        If one of its files is damaged.
+    """
+    _make_folder(folder)
+    with locked(folder):
+        begun = (folder / NAME).exists()
+        manifest = read_manifest(folder) if begun else fresh
+        _clean(folder, manifest)
+        if begun:
+            check_identity(manifest, fresh.identity(), folder, force=force)
+            damaged = damaged_files(folder, manifest)
+            if damaged:
+                raise CorruptFileError(
+                    f"{damaged[0]} is damaged: its size or checksum is not the one in the manifest. "
+                    f"`mile repair {folder}` goes back to the last good checkpoint."
+                )
+        run = Run(folder, manifest)
+        try:
+            for name, arrays in files.items():
+                if not begun or name not in manifest.files:
+                    run.keep(name, arrays)
+            if not begun:
+                manifest.write(folder)
+            yield run
+        finally:
+            run.close()
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder for a run.
+
+    Raises
+    ------
+    ValueError
+        If something else is there already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / NAME).exists():
+        names = [path.name for path in folder.iterdir()]
+        others = [name for name in names if name not in _KNOWN and not name.endswith(TEMPORARY)]
+        if others:
+            raise ValueError(f"run_dir {folder} holds other files, such as {others[0]!r}; give a new or empty folder.")
+
+
+def _clean(folder: Path, manifest: Manifest) -> None:
+    """Delete what a killed process left half done."""
+    for path in [*folder.rglob("*" + TEMPORARY), *folder.glob("chains/*/*")]:
+        if path.relative_to(folder).as_posix() not in manifest.files:
+            remove(path)
+
+
+def damaged_files(folder: Path, manifest: Manifest) -> list[Path]:
+    """Return the files of a run that are missing or were altered."""
+    damaged = [folder / name for name, entry in manifest.files.items() if not _is_intact(folder / name, entry)]
+    if (folder / PREVIOUS).exists():  # no manifest lists itself or the one before
+        try:
+            read_manifest(folder, PREVIOUS)
+        except (CorruptFileError, UntrustedFileError):
+            damaged.append(folder / PREVIOUS)
+    return damaged
+
+
+def _is_intact(path: Path, entry: Mapping[str, Any]) -> bool:
+    try:
+        if path.stat().st_size != entry["bytes"]:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
+    except OSError:
+        return False
+
+
+def read_record(path: Path) -> Record:
+    """Read what is known of one chain."""
+    arrays, metadata = read_tensors(path)
+    return Record(arrays=arrays, **metadata)
+
+
+def _number(name: str) -> int:
+    return int(Path(name).stem.split("-")[1])
+
+
+def check_space(folder: Path, draw_bytes: int) -> None:
+    """Refuse at the start what would not fit in the end.
+
+    Raises
+    ------
+    ResourceError
+        With the numbers.
+    """
+    needed, free = draw_bytes + _SPARE_BYTES, free_bytes(folder)
+    if needed > free:
+        raise ResourceError(
+            f"This run will take {needed / 1e6:,.0f} MB in {folder}, where {free / 1e6:,.0f} MB are free. "
+            "Make room, choose another run_dir, or ask for fewer draws or chains."
+        )
+
+
+def has_run(folder: Path) -> bool:
+    """Say whether a folder holds a run."""
+    return (folder / NAME).exists()

@@ -1,0 +1,184 @@
+"""Configuration as data: every object survives the way to JSON and back, and nothing else comes back."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from mile import MLP, Categorical, DeepEnsemble, Gaussian, Mile, Normal, UntrustedFileError
+from mile.configuration import _KINDS, build, describe, is_custom
+from mile.optimize import Patience, Training
+from mile.samplers.mile import PRESETS, Geometric, Linear
+
+OBJECTS = [
+    MLP(n_inputs=3),
+    MLP(n_inputs=7, hidden=(), n_outputs=1, activation="gelu", initializer="he_uniform"),
+    MLP(n_inputs=1, hidden=(5, 4, 3), n_outputs=9, activation="sigmoid", initializer="glorot_normal"),
+    Gaussian(),
+    Categorical(2),
+    Categorical(1000),
+    Normal(),
+    Normal(scale=0.1),
+    Training(),
+    Training(learning_rate=1 / 3, weight_decay=0.0, batch_size=1, max_epochs=1, stopping=Patience(epochs=3)),
+    Patience(epochs=7),
+    *PRESETS.values(),
+    Mile(step_size=1e-300, trust=np.pi, fractions=(0.2, 0.3, 0.5), length_factor=2.0, n_coordinates=1),
+    Linear(),
+    Linear(start=0.1, end=0.7),
+    Geometric(start=1.0, end=1e-9, fraction=0.25),
+    DeepEnsemble(),
+]
+
+
+@pytest.mark.parametrize("value", OBJECTS, ids=str)
+def test_an_object_comes_back_from_json_equal_and_of_its_class(value):
+    text = json.dumps(describe(value), allow_nan=False)
+    built = build(json.loads(text), type(value))
+    assert type(built) is type(value)
+    assert built == value
+    assert hash(built) == hash(value)
+
+
+def test_every_kind_is_tried():
+    assert {type(value) for value in OBJECTS} == set(_KINDS.values())
+
+
+@pytest.mark.parametrize("value", OBJECTS, ids=str)
+def test_a_description_names_every_field_and_no_class(value):
+    description = describe(value)
+    assert set(description) == {"kind", *(field.name for field in dataclasses.fields(value))}
+    assert description["kind"] in _KINDS
+    assert not is_custom(description)
+
+
+@pytest.mark.parametrize(
+    ("value", "described"),
+    [
+        (None, None),
+        (True, True),
+        (3, 3),
+        (0.1, 0.1),
+        ("word", "word"),
+        ((1, (2.0, "x")), [1, [2.0, "x"]]),
+        ([1, 2], [1, 2]),
+        (np.float32(0.5), 0.5),
+        (np.int64(7), 7),
+        (np.bool_(True), True),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    ],
+)
+def test_plain_values_are_described_by_themselves(value, described):
+    found = describe(value)
+    assert found == described
+    assert type(found) is type(described)
+    assert json.loads(json.dumps(found)) == described
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 0.1, "word"])
+def test_plain_values_are_built_from_themselves(value):
+    assert build(value, type(value)) is value
+
+
+def test_lists_become_tuples():
+    assert build([1, [2, 3], []], tuple) == (1, (2, 3), ())
+
+
+class Own:
+    """An object of the user's."""
+
+    def __repr__(self):
+        return "Own()"
+
+
+class OwnMile(Mile):
+    """A subclass may behave otherwise."""
+
+
+@pytest.mark.parametrize(
+    "value", [Own(), OwnMile(), Training(stopping=Own()), (1, Own()), [[Own()]], Own, len, {"a": 1}], ids=str
+)
+def test_an_object_of_the_user_s_is_described_by_what_it_prints_and_cannot_be_built(value):
+    description = json.loads(json.dumps(describe(value)))
+    assert is_custom(description)
+    with pytest.raises(UntrustedFileError):
+        build(description, object)
+
+
+def test_two_objects_of_the_user_s_differ_if_they_print_differently():
+    assert describe(OwnMile(trust=2.0)) != describe(OwnMile(trust=2.5))
+    assert describe(OwnMile()) != describe(Mile())
+
+
+MILE = describe(Mile())
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {},
+        {"kind": None},
+        {"kind": 7},
+        {"kind": ["mlp"]},
+        {"kind": "os:system"},
+        {"kind": "mile.samplers.Mile"},
+        {"kind": "Mile"},
+        {"kind": "mile "},
+        {"kind": "custom", "text": "Mile()"},
+        {"kind": "__init__"},
+        {"kind": "mile"},
+        MILE | {"other": 1},
+        MILE | {"__class__": "os"},
+        MILE | {"warmup_steps": 0},
+        MILE | {"warmup_steps": True},
+        MILE | {"warmup_steps": 10**400},
+        MILE | {"trust": "1.5"},
+        MILE | {"trust": 10**400},
+        MILE | {"trust": -1.0},
+        MILE | {"fractions": [0.5, 0.5]},
+        MILE | {"fractions": 1},
+        MILE | {"schedule": None},
+        MILE | {"schedule": "linear"},
+        MILE | {"schedule": MILE},
+        MILE | {"schedule": {"kind": "linear", "start": 0.5}},
+        MILE | {"schedule": {"kind": "linear", "start": 0.5, "end": -1}},
+        {name: value for name, value in MILE.items() if name != "trust"},
+        {name: value for name, value in MILE.items() if name != "kind"},
+        describe(DeepEnsemble()),
+        [MILE],
+        None,
+        7,
+        "mile",
+    ],
+    ids=lambda description: str(description)[:60],
+)
+def test_anything_else_is_refused(description):
+    with pytest.raises(UntrustedFileError):
+        build(description, Mile)
+
+
+@pytest.mark.parametrize(
+    "stopping", [None, 5, "patience", [], MILE, describe(Linear())], ids=lambda value: str(value)[:40]
+)
+def test_a_stopping_rule_must_be_one(stopping):
+    with pytest.raises(UntrustedFileError, match="patience"):
+        build(describe(Training()) | {"stopping": stopping}, Training)
+
+
+@pytest.mark.parametrize("depth", [500, 5_000, 50_000])
+def test_a_description_nested_without_end_is_refused(depth):
+    lists, objects = [], MILE
+    for _ in range(depth):
+        lists = [lists]
+        objects = MILE | {"schedule": objects}
+    for description in (lists, objects):
+        with pytest.raises(UntrustedFileError):
+            build(description, Mile)
+
+
+def test_what_is_refused_is_quoted_only_in_part():
+    for description in ({"kind": "x" * 10_000}, MILE | {"y" * 10_000: 1}, ["z" * 10_000], "w" * 10_000):
+        with pytest.raises(UntrustedFileError) as caught:
+            build(description, Mile)
+        assert len(str(caught.value)) < 1_000
