@@ -50,7 +50,9 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv "$$folder/venv"; \
 	$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
-	print("\n".join(p["project"]["dependencies"] + p["project"]["optional-dependencies"]["test"] + p["build-system"]["requires"]))' \
+	extra = p["project"]["optional-dependencies"]; \
+	wanted = p["project"]["dependencies"] + extra["test"] + extra["arviz"] + p["build-system"]["requires"]; \
+	print("\n".join(line for line in wanted if not line.startswith("mile-bnn")))' \
 		> "$$folder/wanted"; \
 	"$$folder/venv/bin/python" -m pip --disable-pip-version-check install -q -r "$$folder/wanted"; \
 	{ echo "# Exact versions for Python 3.11 on Linux: runtime, tests and build backend. Written by: make lock"; \
