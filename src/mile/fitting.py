@@ -328,7 +328,7 @@ def _warn_of_spikes(result: _Attempt, posterior: Posterior, dataset: Dataset) ->
             "tenth of the gap between them: the model puts spikes on the values, and LPPD rewards that without "
             "limit. Judge the fit by RMSE and coverage, or use a classifier if the values are categories.",
             FitWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -361,5 +361,5 @@ def _report(result: _Attempt, first_reasons: str, n_chains: int, *, replaced: bo
         f"{len(first_reasons.split('Chain ')) - 1} of {n_chains} chains failed and were replaced by fresh members. "
         f"{first_reasons}{lost}",
         FitWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

@@ -172,7 +172,7 @@ def train_members(
             f"The time limit cut the training of {len(set(cut))} of {n_members} members short; they start with the "
             "best weights found by then.",
             FitWarning,
-            stacklevel=3,
+            stacklevel=5,
         )
     joined = jax.tree.map(
         lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_members],

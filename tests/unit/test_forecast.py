@@ -163,8 +163,9 @@ class TestTimeLimit:
     def test_plan_is_kept_by_the_run_and_used_when_it_is_resumed(self, tmp_path):
         endless = Mile(warmup_steps=40_000_000, sampling_steps=10_000_000, n_draws=1_000)
         options = self.OPTIONS | {"sampler": endless, "run_dir": tmp_path / "run"}
-        with pytest.warns(FitWarning, match="time limit of 4 s"):
+        with pytest.warns(FitWarning, match="time limit of 4 s") as caught:
             fit = mile.fit(small_dataset(), NETWORK, Gaussian(), time_limit=4, **options)
+        assert caught[0].filename == __file__
         with pytest.warns(FitWarning, match="The time limit cut the sampling"):
             again = mile.fit(small_dataset(), NETWORK, Gaussian(), **options)
         assert again.sampler == fit.sampler
@@ -187,12 +188,13 @@ class TestTimeLimit:
         x, y = np.random.default_rng(0).standard_normal((2, 40, 3))[:, :, :]
         dataset = mile.Dataset.from_arrays(x, y[:, 0])  # without validation rows nothing stops it
         began = time.perf_counter()
-        with pytest.warns(FitWarning, match="cut the training of 2 of 2 members"):
+        with pytest.warns(FitWarning, match="cut the training of 2 of 2 members") as caught:
             fit = mile.fit(
                 dataset, NETWORK, Gaussian(), sampler=DeepEnsemble(), training=Training(max_epochs=20_000), n_chains=2,
                 random_state=0, time_limit=1,
             )  # fmt: skip
         assert time.perf_counter() - began < 30
+        assert caught[0].filename == __file__  # the caller's line, not one of the library
         assert (fit.members.epochs < training.max_epochs).all()
         assert fit.ok.all()
 
