@@ -10,7 +10,7 @@ from mile._progress import Progress, duration
 from mile._watch import Watch
 from mile.samplers import Sampler
 
-_LONG_ENOUGH = 1.0  # seconds of stepping from which the speed can be judged
+_LONG_ENOUGH = 0.5  # seconds of a block from which its speed can be judged; short ones are mostly overhead
 _WORTH_SAYING = 2.0  # seconds; less work needs no forecast
 _MARGIN = 0.85  # share of the time left that budgets are planned for: speed varies
 _FEWEST_WARMUP_STEPS, _FEWEST_SAMPLING_STEPS = 200, 20  # below, nothing can be tuned or averaged
@@ -33,7 +33,6 @@ class Forecaster:
         )
         self._index: int | None = None
         self._first_steps, self._first_seconds = 0, 0.0
-        self._steps, self._seconds = 0, 0.0  # of the later blocks
         self.seconds_per_step: float | None = None
         self.compile_seconds = 0.0
 
@@ -43,12 +42,10 @@ class Forecaster:
             return
         if self._index != index:  # a phase's first block
             self._index, self._first_steps, self._first_seconds = index, n_steps, seconds
-            self._steps, self._seconds = 0, 0.0
             return
-        self._steps, self._seconds = self._steps + n_steps, self._seconds + seconds
-        if self._seconds < _LONG_ENOUGH:
+        if seconds < _LONG_ENOUGH:
             return
-        self.seconds_per_step = self._seconds / self._steps
+        self.seconds_per_step = seconds / n_steps
         self.compile_seconds = max(0.0, self._first_seconds - self._first_steps * self.seconds_per_step)
         left = self.seconds_left(index, stop)
         if progress and left >= _WORTH_SAYING:
