@@ -7,28 +7,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from mile._errors import (
-    CorruptFileError,
-    FitFailedError,
-    Interrupted,
-    ResourceError,
-    RunLockedError,
-    RunMismatchError,
-    StorageError,
-    UntrustedFileError,
-)
+from mile import _errors
+from mile._errors import Interrupted
 
-_OURS = (
-    CorruptFileError,
-    FitFailedError,
-    Interrupted,
-    ResourceError,
-    RunLockedError,
-    RunMismatchError,
-    StorageError,
-    UntrustedFileError,
-    ValueError,
-)
+# What our own functions raise; each message stands for itself.
+_OURS = (ValueError, OSError, _errors.FitFailedError, _errors.ResourceError, _errors.RunLockedError, Interrupted)
 
 app = typer.Typer(
     help="Bayesian neural networks by Microcanonical Langevin Ensembles.", no_args_is_help=True, add_completion=False
