@@ -15,6 +15,6 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
 
-COPY examples examples
 USER mile
-CMD ["python", "examples/demo.py"]
+ENTRYPOINT ["mile"]
+CMD ["demo"]

@@ -10,19 +10,20 @@ CREATED := $(VENV)/.created
 RUNTIME := $(VENV)/.installed-runtime
 TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
+BROWSER := $(VENV)/.installed-browser
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow bench lint format lock clean
+.PHONY: help demo test test-slow test-browser bench lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(RUNTIME) ## fit a data set that ships with scikit-learn and print the scores
-	@$(VENV)/bin/python examples/demo.py
+demo: $(RUNTIME) ## fit a data set that ships with scikit-learn, print the scores and write a report
+	@$(VENV)/bin/mile demo
 
 # One file of tests stays in one process, so that each program is compiled once.
 test: $(TEST) ## run the fast tests
@@ -30,6 +31,12 @@ test: $(TEST) ## run the fast tests
 
 test-slow: $(TEST) ## run the slow statistical tests (up to two hours)
 	@$(VENV)/bin/python -m pytest -m slow -n $(JOBS) --dist load --timeout 3600
+
+# Chromium is Debian's package, so it needs a system that has it and the right to install.
+test-browser: $(BROWSER) ## open reports in headless Chromium (installed by apt-get if it is missing)
+	@command -v chromium >/dev/null 2>&1 || { echo "Installing Chromium"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+		|| { echo "These tests need Chromium: install the package 'chromium' and run this again." >&2; exit 1; }
+	@$(VENV)/bin/python -m pytest -m browser tests/browser
 
 bench: $(RUNTIME) ## measure speed against peers and write benchmarks/RESULTS.md (up to 30 minutes)
 	@$(VENV)/bin/python benchmarks/run_all.py
@@ -63,7 +70,7 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 
 clean: ## remove .venv and everything that builds and tests leave behind
 	@rm -rf $(VENV) benchmarks/.venv-bde build dist .pytest_cache .ruff_cache .hypothesis
-	@find src tests examples experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src tests experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # -- the virtual environment -------------------------------------------------------------------------
 # A stamp is written only when its step has succeeded, so an interrupted one is simply done again.
@@ -92,6 +99,10 @@ $(RUNTIME): $(SOURCES) | $(CREATED)
 $(TEST): $(SOURCES) | $(CREATED)
 	$(call install,the test tools,[test])
 	@touch $(RUNTIME) $@
+
+$(BROWSER): $(SOURCES) | $(CREATED)
+	$(call install,the browser tests' tools,[browser])
+	@touch $(RUNTIME) $(TEST) $@
 
 $(DEV): $(SOURCES) | $(CREATED)
 	$(call install,the development tools,[dev])

@@ -29,12 +29,14 @@ class Clock:
         self.ended: dict[str, float] = {}
         self._stage = ""
 
-    def start(self, stage: str, total: int) -> None:
+    def start(self, stage: str, total: int, *, unit: str = "steps", n_chains: int = 1) -> None:
         self._stage = stage
         self.began.setdefault(stage, time.time())
 
     def advance(self, amount: int) -> None:
         self.first_advance.setdefault(self._stage, time.time())
+
+    def note(self, text: str) -> None: ...
 
     def say(self, text: str) -> None: ...
 

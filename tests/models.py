@@ -35,6 +35,7 @@ def made_fit(classes: Any = None, failed: dict[int, str] | None = None, seed: in
     history["phase III"] = LengthRecord(*(numbers(N_CHAINS, 5) for _ in range(2)))
     trained = tuple(before for before, _ in codes)
     members = Members(numbers(N_CHAINS, network.dimension), trained, np.full(N_CHAINS, 3), numbers(N_CHAINS, 3))
+    info["sampling"] |= {"travel": numbers(N_CHAINS), "virial": numbers(N_CHAINS, network.dimension)}
     y_scale = Standardizer(shift=np.array(1.5), scale=np.array(2.0))
     return Fit(
         network=network,

@@ -121,7 +121,7 @@ class Moments(Silent):
         self._lock = threading.RLock()
         self._stage, self._number, self._seen = "before", 0, set()
 
-    def start(self, stage: str, total: int) -> None:
+    def start(self, stage: str, total: int, *, unit: str = "steps", n_chains: int = 1) -> None:
         with self._lock:
             self._stage, self._number = f"{stage} again" if stage in self._seen else stage, 0
             self._seen.add(stage)

@@ -1,7 +1,6 @@
 """MILE: calibrated uncertainty from neural networks by Microcanonical Langevin Ensembles."""
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 # Public names and the modules that define them. Imported on first use: `import mile` loads nothing heavy,
@@ -12,15 +11,19 @@ _PUBLIC = {
     "Chains": "sampling",
     "Dataset": "data",
     "DeepEnsemble": "samplers",
+    "FanIn": "priors",
     "Fit": "results",
     "FitFailedError": "_errors",
     "FitWarning": "_errors",
     "Gaussian": "likelihoods",
+    "Laplace": "priors",
     "MLP": "networks",
     "Mile": "samplers",
     "MileClassifier": "estimators",
     "MileRegressor": "estimators",
     "Normal": "priors",
+    "Nuts": "samplers",
+    "PerLayer": "priors",
     "Status": "_errors",
     "CorruptFileError": "_errors",
     "Interrupted": "_errors",
@@ -28,13 +31,18 @@ _PUBLIC = {
     "RunLockedError": "_errors",
     "RunMismatchError": "_errors",
     "StorageError": "_errors",
+    "StudentT": "priors",
     "UntrustedFileError": "_errors",
     "fit": "fitting",
+    "forecast_fit": "expectation",
     "load": "loading",
     "repair": "storage",
     "resume": "loading",
     "sample": "sampling",
 }
+
+# Modules of functions that are meant to be used as `mile.metrics.lppd`.
+_MODULES = ("convergence", "diagnose", "metrics", "networks", "plot")
 
 __all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -54,20 +62,25 @@ if TYPE_CHECKING:
     from mile._progress import Bars
     from mile.data import Dataset
     from mile.estimators import MileClassifier, MileRegressor
+    from mile.expectation import forecast_fit
     from mile.fitting import fit
     from mile.likelihoods import Categorical, Gaussian
     from mile.loading import load, resume
     from mile.networks import MLP
-    from mile.priors import Normal
+    from mile.priors import FanIn, Laplace, Normal, PerLayer, StudentT
     from mile.results import Fit
-    from mile.samplers import DeepEnsemble, Mile
+    from mile.samplers import DeepEnsemble, Mile, Nuts
     from mile.sampling import Chains, sample
     from mile.storage import repair
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.metadata.version("mile-bnn")
+        from importlib.metadata import version  # half of the time that this module would take
+
+        return version("mile-bnn")
+    if name in _MODULES:
+        return importlib.import_module(f"mile.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'mile' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"mile.{_PUBLIC[name]}"), name)
@@ -76,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *__all__, *_MODULES]

@@ -9,8 +9,8 @@ from mile._errors import UntrustedFileError
 from mile.likelihoods import Categorical, Gaussian
 from mile.networks import MLP
 from mile.optimize import Patience, Training
-from mile.priors import Normal
-from mile.samplers import DeepEnsemble, Mile
+from mile.priors import FAMILIES, FanIn, Laplace, Normal, PerLayer, StudentT
+from mile.samplers import DeepEnsemble, Mile, Nuts
 from mile.samplers.mile import Geometric, Linear
 
 # A file can ask for these and for nothing else.
@@ -19,15 +19,24 @@ _KINDS: dict[str, Any] = {
     "gaussian": Gaussian,
     "categorical": Categorical,
     "normal": Normal,
+    "laplace": Laplace,
+    "student_t": StudentT,
+    "fan_in": FanIn,
+    "per_layer": PerLayer,
     "training": Training,
     "patience": Patience,
     "mile": Mile,
+    "nuts": Nuts,
     "linear": Linear,
     "geometric": Geometric,
     "deep_ensemble": DeepEnsemble,
 }
 # Fields that hold an object, and the classes it may be of.
-_NESTED: dict[str, tuple[Any, ...]] = {"stopping": (Patience,), "schedule": (Linear, Geometric)}
+_NESTED: dict[str, tuple[Any, ...]] = {
+    "stopping": (Patience,),
+    "schedule": (Linear, Geometric),
+    "family": FAMILIES,
+}
 _NAMES: dict[Any, str] = {kind: name for name, kind in _KINDS.items()}
 _CUSTOM = "custom"  # an object of the user's: it can be compared, but not built
 

@@ -55,6 +55,10 @@ class Standardizer:
             standardized[where] = np.clip(block, -_LARGEST_INPUT, _LARGEST_INPUT)
         return standardized
 
+    def undo(self, values: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "row *column"]:
+        """Return standardized values on their own scale, in float64."""
+        return self.shift + self.scale * np.asarray(values, np.float64)
+
 
 def _blocks(values: np.ndarray, rows: Int[np.ndarray, " chosen"]) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the rows of a table in float64 piece by piece, each with its place among them."""

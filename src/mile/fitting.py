@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 
 from mile import native
 from mile._checks import check_count, check_number
@@ -20,9 +18,10 @@ from mile.data import Dataset
 from mile.execution import InProcess
 from mile.forecast import check_memory, plan_budgets
 from mile.likelihoods import Categorical, Gaussian
+from mile.monitoring import RunningScore, warn_of_spikes
 from mile.optimize import Members, Training, train_members
 from mile.posterior import Posterior, pad_rows
-from mile.priors import Normal
+from mile.priors import Normal, Prior
 from mile.results import Fit, scale_tensors
 from mile.samplers import Mile, Sampler
 from mile.sampling import Chains, describe_failures, run_chains, saved_when_stopped, seed_for, time_step
@@ -39,22 +38,17 @@ from mile.storage import (
     open_run,
 )
 
-# When a response counts as discrete, and how narrow a predicted scale must be to count as a spike.
-_SPIKE_LARGEST_SHARE = 0.1  # distinct values per row
-_SPIKE_WIDTH = 0.1  # of the median gap between values
-_SPIKE_SMALLEST_SHARE = 0.1  # of the predictions
-_SPIKE_ROWS = 512
-
 
 def fit(
     dataset: Dataset,
     network: Any,
     likelihood: Gaussian | Categorical,
-    prior: Normal | None = None,
+    prior: Prior | None = None,
     sampler: Sampler | None = None,
     *,
     training: Training | None = None,
     n_chains: int = 12,
+    temperature: float = 1.0,
     classes: np.ndarray | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
@@ -76,13 +70,16 @@ def fit(
     network
         Such as `MLP`; its number of outputs must be the likelihood's.
     likelihood, prior
-        Default prior: standard normal.
+        Default prior: standard normal. Others are `Laplace`, `StudentT`, `FanIn` and `PerLayer`.
     sampler
         Default: `Mile()`, the paper's.
     training
         How the ensemble is trained; its learning rate is the sampler's first step size.
     n_chains
         Members and chains.
+    temperature
+        The chains sample the posterior to the power 1 / temperature, likelihood and prior alike, so below 1 it is
+        narrower. The ensemble is the same at any temperature.
     classes
         Labels that the class codes stand for.
     random_state
@@ -117,32 +114,15 @@ def fit(
     Interrupted
         After Ctrl-C; the run in `run_dir` is saved then.
     """
-    check_count("n_chains", n_chains)
-    if network.n_outputs != likelihood.n_outputs:
-        raise ValueError(
-            f"the network has {network.n_outputs} outputs but the likelihood needs {likelihood.n_outputs}."
-        )
-    if network.n_inputs != dataset.n_features:
-        raise ValueError(f"the network takes {network.n_inputs} features but the data has {dataset.n_features}.")
     if time_limit is not None:
         time_limit = check_number("time_limit", time_limit, positive=True)
-    training = training or Training()
-    work = _Work(
-        dataset=dataset,
-        network=network,
-        likelihood=likelihood,
-        prior=prior or Normal(),
-        sampler=(sampler or Mile()).with_start(training.learning_rate),
-        training=training,
-        n_chains=n_chains,
-        classes=classes,
-        seed=seed_for(run_dir, random_state),
-    )
+    seed = seed_for(run_dir, random_state)
+    work = plan(dataset, network, likelihood, prior, sampler, training, n_chains, classes, seed, temperature)
     use_compilation_cache()
-    watch, progress = Watch(time_limit), progress or Silent()
+    watch, watched, progress = Watch(time_limit), progress is not None, progress or Silent()
     if run_dir is None:
         check_memory(work.draw_bytes)
-        return work.do(Unsaved(), watch, progress)
+        return work.do(Unsaved(), watch, progress, watched=watched)
     folder = Path(run_dir)
     if not has_run(folder):
         check_space(folder, work.draw_bytes)
@@ -156,20 +136,58 @@ def fit(
         open_run(folder, work.manifest(origin), files, force=force) as run,
         saved_when_stopped(folder, watch, advice=advice),
     ):
-        return work.do(run, watch, progress)
+        return work.do(run, watch, progress, watched=watched)
+
+
+def plan(
+    dataset: Dataset,
+    network: Any,
+    likelihood: Gaussian | Categorical,
+    prior: Prior | None,
+    sampler: Sampler | None,
+    training: Training | None,
+    n_chains: int,
+    classes: np.ndarray | None,
+    seed: int,
+    temperature: float = 1.0,
+) -> "Work":
+    """Check that the parts fit together and fill in the defaults."""
+    check_count("n_chains", n_chains)
+    if network.n_outputs != likelihood.n_outputs:
+        raise ValueError(
+            f"the network has {network.n_outputs} outputs but the likelihood needs {likelihood.n_outputs}."
+        )
+    if network.n_inputs != dataset.n_features:
+        raise ValueError(f"the network takes {network.n_inputs} features but the data has {dataset.n_features}.")
+    training, prior = training or Training(), prior or Normal()
+    temperature = check_number("temperature", temperature, positive=True)
+    prior.bind(network).tempered(temperature)  # must be possible
+    return Work(
+        dataset=dataset,
+        network=network,
+        likelihood=likelihood,
+        prior=prior,
+        sampler=(sampler or Mile()).with_start(training.learning_rate),
+        training=training,
+        n_chains=n_chains,
+        temperature=temperature,
+        classes=classes,
+        seed=seed,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Work:
+class Work:
     """All that decides the bits of a fit, and how it is done."""
 
     dataset: Dataset
     network: Any
     likelihood: Gaussian | Categorical
-    prior: Normal
+    prior: Prior
     sampler: Sampler
     training: Training
     n_chains: int
+    temperature: float
     classes: np.ndarray | None
     seed: int
 
@@ -180,7 +198,7 @@ class _Work:
 
     def manifest(self, origin: dict[str, Any] | None) -> Manifest:
         """Describe this work to a run."""
-        parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains")
+        parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains", "temperature")
         configuration = {name: describe(getattr(self, name)) for name in parts}
         configuration["classes"] = None if self.classes is None else list(map(str, self.classes.tolist()))
         is_native = native.specify(self.network, self.likelihood, np.dtype(np.float32)) is not None
@@ -192,22 +210,29 @@ class _Work:
             origin=origin,
         )
 
-    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress) -> Fit:
-        """Train the ensemble, set the budgets, run the chains, replace those that failed."""
-        dataset = self.dataset
-        posterior = Posterior(
-            rows=pad_rows(dataset.x_train, dataset.y_train),
+    def posterior(self) -> Posterior:
+        """Return the posterior; the chains sample it at the temperature of this work."""
+        return Posterior(
+            rows=pad_rows(self.dataset.x_train, self.dataset.y_train),
             network=self.network,
             likelihood=self.likelihood,
-            prior=self.prior,
+            prior=self.prior.bind(self.network),
         )
+
+    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress, *, watched: bool) -> Fit:
+        """Train the ensemble, set the budgets, run the chains, replace those that failed."""
+        dataset, posterior = self.dataset, self.posterior()
+        target = posterior.tempered(self.temperature)
         validation = pad_rows(dataset.x_valid, dataset.y_valid)
         options: dict[str, Any] = {"seed": self.seed, "progress": progress, "run": run, "watch": watch}
 
         def attempt(chain_ids: range) -> _Attempt:
             members = train_members(posterior, validation, self.training, chain_ids, **options)
-            sampler = self._within_time(posterior, members, run, watch)
-            chains = run_chains(sampler, posterior, members.positions, chain_ids=chain_ids, **options)
+            sampler = self._within_time(target, members, run, watch)
+            good = np.array([code == Status.OK for code in members.status])
+            scored = watched and len(dataset.y_valid) > 0
+            monitor = RunningScore(self.network, self.likelihood, dataset, good) if scored else None
+            chains = run_chains(sampler, target, members.positions, chain_ids=chain_ids, monitor=monitor, **options)
             return _Attempt(np.asarray(chain_ids), members, chains, sampler)
 
         result = attempt(range(self.n_chains))
@@ -224,13 +249,14 @@ class _Work:
             _report(result, describe_failures(result.status, result.chain_ids), self.n_chains, replaced=False)
         run.finish(status)
         if isinstance(self.likelihood, Gaussian):
-            _warn_of_spikes(result, posterior, dataset)
+            warn_of_spikes(result.chains.draws, result.ok, posterior, dataset)
         return Fit(
             network=self.network,
             likelihood=self.likelihood,
             prior=self.prior,
             sampler=result.sampler,
             training=self.training,
+            temperature=self.temperature,
             x_scale=dataset.x_scale,
             y_scale=dataset.y_scale,
             members=result.members,
@@ -240,11 +266,11 @@ class _Work:
             classes=self.classes,
         )
 
-    def _within_time(self, posterior: Posterior, members: Members, run: Run | Unsaved, watch: Watch) -> Sampler:
+    def _within_time(self, target: Posterior, members: Members, run: Run | Unsaved, watch: Watch) -> Sampler:
         """Return the sampler with budgets that fit the time limit; once they are planned they stay."""
         plan = run.plan
         if plan is None and watch.time_limit is not None and self.sampler.gradient_evaluations():
-            forecast = time_step(self.sampler, posterior, members.positions, seed=self.seed, watch=watch)
+            forecast = time_step(self.sampler, target, members.positions, seed=self.seed, watch=watch)
             plan = plan_budgets(self.sampler, forecast, watch.time_limit - watch.elapsed) or {}
             run.set_plan(plan)
         sampler: Any = self.sampler
@@ -306,37 +332,6 @@ class _Attempt:
             put(self.chains, reserve.chains),
             self.sampler,
         )
-
-
-def _warn_of_spikes(result: _Attempt, posterior: Posterior, dataset: Dataset) -> None:
-    """Warn when the predicted noise falls below the spacing of a response with few distinct values.
-
-    The density of such a response can be driven up without limit by placing a spike on each value, so a high
-    LPPD then says little.
-    """
-    y = dataset.y_train
-    values = np.unique(y)
-    if not 2 <= len(values) <= _SPIKE_LARGEST_SHARE * len(y):
-        return
-    outputs = np.asarray(_outputs(posterior, result.chains.draws[result.ok, -1]))
-    scales = np.exp(outputs[:, 1, : len(y)])
-    spacing = float(np.median(np.diff(values)))
-    share = float(np.mean(scales < _SPIKE_WIDTH * spacing))
-    if share > _SPIKE_SMALLEST_SHARE:
-        warnings.warn(
-            f"y has only {len(values)} distinct values and for {share:.0%} of the predictions the noise is below a "
-            "tenth of the gap between them: the model puts spikes on the values, and LPPD rewards that without "
-            "limit. Judge the fit by RMSE and coverage, or use a classifier if the values are categories.",
-            FitWarning,
-            stacklevel=4,
-        )
-
-
-@jax.jit
-def _outputs(posterior: Posterior, draws: Float[Array, "chain d"]) -> Float[Array, "chain output row"]:
-    """Return what the networks say of the first rows."""
-    x = posterior.rows.x[:, :_SPIKE_ROWS]
-    return jax.vmap(lambda draw: posterior.network.apply(draw, x))(draws)
 
 
 def _report(result: _Attempt, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:

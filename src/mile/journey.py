@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ _FIRST_BLOCK_STEPS = 8
 _FEWEST_DRAWS = 10  # of each chain; a time limit does not cut deeper
 
 
+Monitor = Callable[[np.ndarray], str]  # is shown the newest draw of each chain, says something about them
+
+
 class Loop(NamedTuple):
     """What stays the same from phase to phase."""
 
@@ -36,6 +40,7 @@ class Loop(NamedTuple):
     block_steps: int | None
     run: Run | Unsaved
     watch: Watch
+    monitor: Monitor | None = None
 
 
 @dataclass
@@ -77,7 +82,7 @@ class Journey:
     def run_phase(self, forecast: Forecaster) -> None:
         """Run one phase on all groups, from wherever they are in it to its end."""
         loop, phase, streams = self.loop, self.sampler.phases[self.index], self._streams()
-        loop.progress.start(phase.name, phase.n_steps * len(streams))
+        loop.progress.start(phase.name, phase.n_steps * len(streams), n_chains=len(self.ids))
         if not self.begun:
             self._begin(phase, streams)
             if self.last:
@@ -132,6 +137,9 @@ class Journey:
         advanced = backend.map(advance, list(zip(streams, self.carries, strict=True)))
         seconds = time.perf_counter() - began
         self.carries = [carry for carry, _ in advanced]
+        if self.last and loop.monitor and block.n_complete:
+            newest = np.concatenate([records.position[:, -1] for _, records in advanced])[: len(self.ids)]
+            loop.progress.note(loop.monitor(newest))
         for group, (_, records) in enumerate(advanced):
             if not self.last:
                 self.parts[group].append(records)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
-from mile._progress import Bars
+from mile._progress import show_progress
 from mile.configuration import is_custom
 from mile.data import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
 from mile.fitting import fit
-from mile.results import Fit, assemble, build_parts, read_fit, read_scales
+from mile.results import Fit, assemble, build_parts, by_phase, read_fit, read_scales
+from mile.sampling import count_gradients
 from mile.storage import (
     DATA,
     SCALES,
@@ -34,6 +35,7 @@ from mile.storage import (
 
 _ATTEMPTS = 10  # to read a run while another process writes to it
 _PAUSE = 0.2  # seconds between them
+_GO_ON = "If it was stopped, `mile resume {}` goes on with it."
 
 Model = Fit | MileRegressor | MileClassifier
 
@@ -140,7 +142,7 @@ def resume(
                 f"The run in {folder} does not keep its data: give dataset=, or fit again with the same X, y."
             )
         dataset = _read_dataset(folder, scales)
-    with Bars() if verbose > 0 else contextlib.nullcontext() as progress:
+    with show_progress(verbose > 0) as progress:
         result = fit(
             dataset,
             **build_parts(configuration),
@@ -155,6 +157,25 @@ def resume(
             origin=manifest.origin,
         )
     return restore_estimator(manifest.origin, result) if manifest.origin else result
+
+
+def read_validation(run_dir: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return features and responses of the rows that a run set aside for validation, as they were given.
+
+    None if the run keeps no data or has no such rows.
+    """
+    folder = Path(run_dir)
+    if DATA not in read_checked_manifest(folder).files:
+        return None
+    scales = read_scales(_read(folder, SCALES))
+    classes = scales.pop("classes")
+    dataset = _read_dataset(folder, scales)
+    if not len(dataset.y_valid):
+        return None
+    x = dataset.x_scale.undo(dataset.x_valid)
+    if not np.issubdtype(dataset.y_valid.dtype, np.integer):
+        return x, dataset.y_scale.undo(dataset.y_valid)
+    return x, dataset.y_valid if classes is None else classes[dataset.y_valid]
 
 
 def _read_dataset(folder: Path, scales: dict[str, Any]) -> Dataset:
@@ -201,7 +222,8 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
     parts["sampler"] = _with_plan(parts["sampler"], manifest.plan)
     layout = read_layout(manifest)
     if layout is None:
-        raise ValueError(f"The run in {folder} has no draws yet: its ensemble is being trained.")
+        reason = "its ensemble is being trained"
+        raise ValueError(f"The run in {folder} has no draws yet: {reason}. {_GO_ON.format(folder)}")
     n_chains = _count_chains(manifest, layout)
     if layout.dimension != parts["network"].dimension:
         raise UntrustedFileError("the draws are not of this network.")
@@ -225,16 +247,16 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
     trained = [record for chain in chosen if (record := members[chain]) is not None]
     if len(kept) < n_chains or len(trained) < n_chains or not min(record.n_draws for record in kept):
         stage = kept[0].stage if kept else "the ensemble"
-        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}.")
+        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_GO_ON.format(folder)}")
     if all(codes[chain] != Status.OK for chain in chosen):
         raise ValueError(f"All chains of the run in {folder} failed: there is nothing to predict with.")
     arrays: dict[str, Any] = _read(folder, SCALES)
     arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
     arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
-    evaluations = parts["sampler"].gradient_evaluations()
+    info = by_phase(arrays, "info")
     arrays |= {
         "chain_status": _stack(kept, "status"),
-        "gradient_evaluations": np.full(n_chains, min(evaluations, np.iinfo(np.int64).max), np.int64),
+        "gradient_evaluations": count_gradients(parts["sampler"], info, n_chains),
         "chain_ids": np.array(chosen),
         "status": np.array([codes[chain] for chain in chosen], np.int32),
         "member": _stack(trained, "position"),

@@ -25,6 +25,14 @@ def nll(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
     return -lppd(predictive, y)
 
 
+def mean_draw_nll(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
+    """Return the negative log likelihood of a row under one draw, on average; what the reference calls NLL.
+
+    It bounds `nll` from above: averaging before the logarithm can only help.
+    """
+    return -float(np.mean(predictive.log_prob_per_draw(y)))
+
+
 def rmse(predictive: Predictive, y: np.ndarray) -> float:
     """Return the root mean squared error of the predictive means."""
     return float(np.sqrt(np.mean(np.square(predictive.mean - _one_per_row(predictive, y)))))

@@ -34,6 +34,7 @@ _FIRST_EPOCHS = 25
 _BLOCK_SECONDS = 0.2
 _LARGEST_SHARE = 0.4  # of a time limit that training may take
 _WORTH_SAYING = 2.0  # seconds; less work needs no forecast
+_MANY_ROWS = 100_000  # whose training takes so long that compiling does not count, and memory does
 _ADAM: dict[str, Any] = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}  # Kingma and Ba 2015
 
 
@@ -134,16 +135,19 @@ def train_members(
     groups = backend.groups(chain_ids)
     n_members = len(chain_ids)
     n_rounds = -(-len(groups) // backend.n_workers)  # members that one worker trains in turn
-    limit = np.inf if watch.time_limit is None else _LARGEST_SHARE * watch.time_limit / n_rounds
+    began = time.perf_counter()
     cut: list[int] = []
-    progress.start("ensemble", training.max_epochs * len(groups))
+    progress.start("ensemble", training.max_epochs * len(groups), unit="epochs", n_chains=n_members)
+    if posterior.rows.y.shape[0] < _MANY_ROWS:
+        _compile_together(training, backend, seed, groups[0], posterior, validation)
+    left = np.inf if watch.time_limit is None else _LARGEST_SHARE * watch.time_limit - (time.perf_counter() - began)
 
     def train(group: list[int]) -> _Member:
         names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
         member = _recall_training(run, group, training, backend, names, posterior)
         if member is None:
             member = _start(training, backend, *names, posterior)
-        began, done, length = time.perf_counter(), int(np.max(member.epoch)), _FIRST_EPOCHS
+        began, done, length = time.perf_counter(), int(np.asarray(member.epoch).max()), _FIRST_EPOCHS
         while done < training.max_epochs and not np.asarray(member.stopped).all():
             since, last = time.perf_counter(), min(done + length, training.max_epochs)
             member = _train(training, backend, last, *names, member, posterior, validation)
@@ -153,7 +157,7 @@ def train_members(
             if group == groups[0] and done == _FIRST_EPOCHS:  # the first block also compiles
                 _forecast(progress, n_rounds * training.max_epochs * seconds / (last - done))
             done = last
-            if not stopped and time.perf_counter() - began > limit:
+            if not stopped and time.perf_counter() - began > left / n_rounds:
                 cut.extend(group)
                 break
             if watch.stopping or run.due(group):
@@ -216,6 +220,20 @@ def _recall_training(
     return jax.tree.unflatten(structure, found)
 
 
+def _compile_together(
+    training: Training, backend: InProcess, seed: int, group: list[int], posterior: Posterior, validation: Rows
+) -> None:
+    """Compile the two programs side by side; the calls that follow find them."""
+    names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
+    shapes = jax.eval_shape(partial(_start, training, backend), *names, posterior)
+    nobody = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    calls = (
+        partial(_start, training, backend, *names, posterior),
+        partial(_train, training, backend, 0, *names, nobody, posterior, validation),  # no epoch
+    )
+    backend.map(lambda call: jax.block_until_ready(call()), calls)
+
+
 def _forecast(progress: Progress, seconds: float) -> None:
     if seconds >= _WORTH_SAYING:
         progress.say(f"Training the ensemble: at most {duration(seconds)}, less where training stops early.")
@@ -235,7 +253,9 @@ def _start(training: Training, backend: InProcess, seed: Array, chains: Array, p
             losses=jnp.full(training.max_epochs, jnp.nan),
         )
 
-    return backend.over_group(one_member)(chains)
+    # Strong types, as numbers read from a file have them: whoever goes on uses the same program.
+    started = backend.over_group(one_member)(chains)
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), started)
 
 
 @partial(jax.jit, static_argnames=("training", "backend"), donate_argnames="members")

@@ -5,7 +5,7 @@ same transformations.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -89,6 +89,13 @@ class Posterior:
         value, gradient = _value_and_grad(self.network, self.likelihood, position, _data(self.rows))
         prior, prior_gradient = jax.value_and_grad(self.prior.log_prob)(position)
         return value + prior, gradient + prior_gradient
+
+    def tempered(self, temperature: float) -> "Posterior":
+        """Return the target whose density is this one's to the power 1 / temperature; at 1 that is itself."""
+        if temperature == 1.0:
+            return self
+        rows = replace(self.rows, weight=self.rows.weight / temperature)
+        return replace(self, rows=rows, prior=self.prior.tempered(temperature))
 
     def native_step(self, key: Key, position: Position) -> Callable[..., Any] | None:
         """Return the native form of one step of `samplers/_mclmc.py` on this posterior, or None.

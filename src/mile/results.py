@@ -1,6 +1,6 @@
 """A fitted ensemble: what prediction needs, and the files it can be kept in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from mile._checks import check_number
 from mile._compilation import use_compilation_cache
 from mile._errors import Status, UntrustedFileError
 from mile.configuration import build, describe, is_custom
@@ -18,18 +19,21 @@ from mile.likelihoods import Categorical, Gaussian
 from mile.networks import MLP
 from mile.optimize import Members, Training
 from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
-from mile.priors import Normal
-from mile.samplers import DeepEnsemble, Mile, Sampler, Tuned
+from mile.priors import BUILT_IN, Prior
+from mile.samplers import DeepEnsemble, Mile, Nuts, Sampler, Tuned
 from mile.samplers.base import Draw
 from mile.samplers.mile import LengthRecord, TuningRecord
+from mile.samplers.nuts import AdaptationRecord
 from mile.sampling import Chains
 from mile.storage import DRAWS_IN_MEMORY, StoredDraws, read_tensors, sync_folders, write_tensors
 
 FORMAT = 1  # of model files; this reader knows all formats up to this one
-_RECORDS: dict[frozenset[str], Any] = {frozenset(kind._fields): kind for kind in (TuningRecord, LengthRecord, Draw)}
+_RECORDS: dict[frozenset[str], Any] = {
+    frozenset(kind._fields): kind for kind in (TuningRecord, LengthRecord, AdaptationRecord, Draw)
+}
 _CHECKED_VALUES = 1 << 20  # weights looked at at a time
-_PARTS = ("network", "likelihood", "prior", "sampler", "training")
-_PHASES = ("phase I", "phase II", "phase III", "sampling", "members")  # in their order
+_PARTS = ("network", "likelihood", "prior", "sampler", "training", "temperature")
+_PHASES = ("phase I", "phase II", "phase III", "adaptation", "sampling", "members")  # in their order
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +42,7 @@ class Fit:
 
     network: Any
     likelihood: Gaussian | Categorical
-    prior: Normal
+    prior: Prior
     sampler: Sampler
     training: Training
     x_scale: Standardizer
@@ -48,6 +52,7 @@ class Fit:
     chain_ids: Int[np.ndarray, " chain"]  # a replaced chain has an id of K or more
     status: tuple[Status, ...]
     classes: np.ndarray | None = None
+    temperature: float = 1.0  # of the chains; their log density is that of the posterior divided by it
 
     @property
     def seed(self) -> int:
@@ -60,16 +65,30 @@ class Fit:
         return np.array([code == Status.OK for code in self.status])
 
     def predictive(
-        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
+        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY, *, chains: Sequence[int] | None = None
     ) -> Predictive | ClassPredictive:
-        """Return the predictive distribution of each row of raw features."""
-        return self._mixture(flat_draws(self.chains.draws, self.ok), x, memory)
+        """Return the predictive distribution of each row of raw features.
+
+        By all good chains, or by those at the given places alone.
+        """
+        return self._mixture(flat_draws(self.chains.draws, self._chosen(chains)), x, memory)
 
     def ensemble_predictive(
-        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY
+        self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY, *, chains: Sequence[int] | None = None
     ) -> Predictive | ClassPredictive:
-        """Return what the deep ensemble predicts whose members started these chains."""
-        return self._mixture(flat_draws(self.members.positions[:, None], self.ok), x, memory)
+        """Return what the deep ensemble predicts whose members started these chains, or those of some chains alone."""
+        return self._mixture(flat_draws(self.members.positions[:, None], self._chosen(chains)), x, memory)
+
+    def _chosen(self, chains: Sequence[int] | None) -> np.ndarray:
+        if chains is None:
+            return self.ok
+        chosen = np.zeros(len(self.status), bool)
+        chosen[list(chains)] = True
+        if not chosen.any() or (chosen & ~self.ok).any():
+            raise ValueError(
+                f"chains must name good chains, places {np.flatnonzero(self.ok).tolist()}; got {chains!r}."
+            )
+        return chosen
 
     def _mixture(self, draws: Any, x: np.ndarray, memory: int) -> Predictive | ClassPredictive:
         use_compilation_cache()
@@ -190,11 +209,15 @@ def build_parts(configuration: Any) -> dict[str, Any]:
     kinds: dict[str, tuple[Any, ...]] = {
         "network": (MLP,),
         "likelihood": (Gaussian, Categorical),
-        "prior": (Normal,),
-        "sampler": (Mile, DeepEnsemble),
+        "prior": BUILT_IN,
+        "sampler": (Mile, Nuts, DeepEnsemble),
         "training": (Training,),
     }
-    return {name: build(configuration[name], *allowed) for name, allowed in kinds.items()}
+    parts = {name: build(configuration[name], *allowed) for name, allowed in kinds.items()}
+    try:
+        return parts | {"temperature": check_number("temperature", configuration["temperature"], positive=True)}
+    except ValueError as error:
+        raise UntrustedFileError(str(error)[:200]) from None
 
 
 def scale_tensors(x_scale: Standardizer, y_scale: Standardizer, classes: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -231,6 +254,10 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
         raise UntrustedFileError("there must be a seed.")
     if network.n_outputs != likelihood.n_outputs:
         raise UntrustedFileError("the network's outputs are not those that the likelihood needs.")
+    try:
+        parts["prior"].bind(network).tempered(parts["temperature"])
+    except ValueError as error:
+        raise UntrustedFileError(str(error)) from error
     classes = scales["classes"]
     if classes is not None and (not isinstance(likelihood, Categorical) or len(classes) != likelihood.n_classes):
         raise UntrustedFileError("there must be one label for each class.")
@@ -284,6 +311,7 @@ def _check_arrays(arrays: Mapping[str, Any], network: MLP) -> None:
     }
     counts = ("chain_status", "gradient_evaluations", "chain_ids", "status", "member_status", "member_epochs")
     floats |= {name: (n_chains,) for name in arrays if name.startswith("info.")}
+    floats |= {name: (n_chains, network.dimension) for name in floats if name.endswith(".virial")}
     floats |= {name: (n_chains, None) for name in arrays if name.startswith("history.")}
     for name, shape in floats.items():
         _check(arrays, name, "f", *shape)

@@ -5,7 +5,7 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +16,14 @@ from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
 from mile._errors import FitFailedError, FitWarning, Interrupted, Status
-from mile._progress import Bars, Progress, Silent, logger
+from mile._progress import Progress, Silent, logger, show_progress
 from mile._random import draw_seed
 from mile._types import Target
 from mile._watch import Stopped, Watch, heed_signals
 from mile.configuration import describe
 from mile.execution import InProcess
 from mile.forecast import Forecaster, check_memory, expected_memory
-from mile.journey import Journey, Loop
+from mile.journey import Journey, Loop, Monitor
 from mile.posterior import FunctionTarget
 from mile.samplers import Sampler, Tuned, configure
 from mile.storage import (
@@ -52,7 +52,8 @@ class Chains(NamedTuple):
     tuned
         Step size and L per chain.
     info
-        Named numbers per phase and chain, such as the realized energy variance.
+        Named numbers per phase and chain, such as the realized energy variance; of the sampling phase also `virial`,
+        one number per chain and coordinate.
     history
         Records of the tuning phases: per phase a NamedTuple of arrays (K, record).
     gradient_evaluations
@@ -66,7 +67,7 @@ class Chains(NamedTuple):
     energy_change: Float[np.ndarray, "chain draw"]
     status: tuple[Status, ...]
     tuned: Tuned
-    info: dict[str, dict[str, Float[np.ndarray, " chain"]]]
+    info: dict[str, dict[str, Float[np.ndarray, "chain *d"]]]
     history: dict[str, Any]
     gradient_evaluations: Int[np.ndarray, " chain"]
     seed: int
@@ -75,6 +76,15 @@ class Chains(NamedTuple):
     def ok(self) -> np.ndarray:
         """Mask of the chains that finished without trouble."""
         return np.array([status == Status.OK for status in self.status])
+
+    @property
+    def virial(self) -> Float[np.ndarray, "chain d"] | None:
+        """Return -Cov(position, gradient of the log density) of each coordinate over the sampling phase.
+
+        It is 1 in equilibrium, less where a chain has not explored its surroundings, more where large steps inflate
+        them. None where a sampler does not report it.
+        """
+        return list(self.info.values())[-1].get("virial") if self.info else None
 
 
 def sample(
@@ -153,7 +163,7 @@ def sample(
     use_compilation_cache()
     target, watch = FunctionTarget(logdensity), Watch()
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
-    with Bars() if verbose > 0 else nullcontext() as progress:
+    with show_progress(verbose > 0) as progress:
         options: dict[str, Any] = {"progress": progress, "watch": watch}
         if run_dir is None:
             check_memory(draw_bytes)
@@ -251,13 +261,15 @@ def run_chains(
     block_steps: int | None = None,
     run: Run | Unsaved | None = None,
     watch: Watch | None = None,
+    monitor: Monitor | None = None,
 ) -> Chains:
     """Run a sampler's phases from each position.
 
     `chain_ids` name the random streams (default 0..K-1). Neither the other chains, nor the backend's
     threads, nor `block_steps` (default: about a second's worth), nor having been stopped and resumed (`run`)
     changes a bit of a chain's draws. A chain that fails runs on to the end, because the budget is fixed; its status
-    says what happened first. When `watch` says that time is over, the last phase ends with the draws it has.
+    says what happened first. When `watch` says that time is over, the last phase ends with the draws it has. `monitor`
+    is shown the newest draw of each chain between blocks of the last phase; progress notes what it says.
 
     Raises
     ------
@@ -266,7 +278,9 @@ def run_chains(
     """
     positions = np.asarray(positions)  # indexing a JAX array would compile
     ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
-    loop = Loop(backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch())
+    loop = Loop(
+        backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch(), monitor
+    )
     groups = loop.backend.groups(range(len(positions)))
     draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
     journey = Journey(sampler, loop, seed, ids, groups, draws, [positions[group] for group in groups])
@@ -284,9 +298,17 @@ def run_chains(
         tuned=Tuned(last["step_size"], last["L"]),
         info=journey.info,
         history=journey.history,
-        gradient_evaluations=np.full(len(positions), sampler.gradient_evaluations()),
+        gradient_evaluations=count_gradients(sampler, journey.info, len(positions)),
         seed=seed,
     )
+
+
+def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_chains: int) -> np.ndarray:
+    """Return the gradient evaluations of each chain: those counted by its phases, or the fixed budget."""
+    counted = [report["gradient_evaluations"] for report in info.values() if "gradient_evaluations" in report]
+    if counted:
+        return np.sum(counted, axis=0).round().astype(np.int64)
+    return np.full(n_chains, min(sampler.gradient_evaluations(), np.iinfo(np.int64).max), np.int64)
 
 
 def _sizes(draws: Any) -> str:

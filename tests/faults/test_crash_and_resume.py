@@ -19,7 +19,18 @@ from sklearn.model_selection import GridSearchCV
 from targets import StandardNormal, assert_same_bits, small_dataset
 
 import mile
-from mile import MLP, FitWarning, Mile, MileRegressor, Normal, RunLockedError, RunMismatchError, blocks, optimize
+from mile import (
+    MLP,
+    FitWarning,
+    Laplace,
+    Mile,
+    MileRegressor,
+    Normal,
+    RunLockedError,
+    RunMismatchError,
+    blocks,
+    optimize,
+)
 from mile.optimize import Training
 from mile.storage import _platform, read_manifest
 
@@ -213,6 +224,8 @@ CHANGES = {
     "configuration.sampler.warmup_steps": {"sampler": Mile(warmup_steps=301, sampling_steps=160, n_draws=50)},
     "configuration.prior.scale": {"prior": Normal(scale=2.0)},
     "configuration.training.weight_decay": {"training": Training(learning_rate=0.01, max_epochs=60, weight_decay=0.5)},
+    "configuration.prior.kind": {"prior": Laplace()},
+    "configuration.temperature": {"temperature": 2.0},
     "configuration.n_chains": {"n_chains": 4},
 }
 

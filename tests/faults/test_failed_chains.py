@@ -17,7 +17,7 @@ from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.predict import Predictive
 from mile.samplers.base import Health, Tuned
-from mile.samplers.mile import Sample, Sampling, _mclmc
+from mile.samplers.mile import Sample, Sampling, Virial, _mclmc
 from mile.sampling import run_chains
 
 PHASES = ["phase I", "phase II", "phase III", "sampling"]
@@ -401,7 +401,8 @@ class TestVerdict:
         position = jnp.zeros(4)  # ten times the dimension: a fall of 40
         state = _mclmc.State(position, position, jnp.asarray(-fall), position)
         health = Health(jnp.asarray(start), jnp.asarray(bad_steps), jnp.asarray(0.0))
-        carry = Sampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health)
+        virial = Virial(jnp.zeros((), jnp.int32), *[jnp.zeros_like(state.position)] * 3)
+        carry = Sampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health, virial)
         finished = Sample(name="sampling", n_steps=100, n_records=10).finish(carry)
         assert Status(int(finished.status)) == status
 

@@ -23,7 +23,8 @@ import safetensors.numpy
 from models import N_CHAINS, N_DRAWS, N_INPUTS, made_estimator
 
 import mile
-from mile import CorruptFileError, MileRegressor, UntrustedFileError
+from mile import CorruptFileError, FanIn, MileRegressor, PerLayer, UntrustedFileError
+from mile.configuration import describe
 from mile.storage import _manifest
 from mile.storage._tensors import _padded, canonical, read_tensors, write_tensors
 
@@ -452,6 +453,12 @@ metadata_with("negative n_classes", ("configuration", "likelihood", "n_classes")
 metadata_with("open step size", ("configuration", "sampler", "step_size"), None)
 metadata_with("step size beyond floats", ("configuration", "sampler", "step_size"), 10**400)
 metadata_with("negative prior scale", ("configuration", "prior", "scale"), -1.0)
+metadata_with("a scale for each of 3 layers", ("configuration", "prior"), describe(PerLayer(scales=(1.0, 1.0, 1.0))))
+metadata_with(
+    "a prior nested in its family", ("configuration", "prior"), describe(FanIn()) | {"family": describe(FanIn())}
+)
+for _number in (0.0, -1.0, True, "1", None, [1.0], 10**400, {"kind": "normal", "scale": 1.0}):
+    metadata_with(f"temperature {str(_number)[:20]}", ("configuration", "temperature"), _number)
 metadata_with("no stopping rule", (*TRAINED, "stopping"), 5)
 metadata_with("schedule for a stopping rule", (*TRAINED, "stopping"), {"kind": "linear", "start": 0.5, "end": 0.1})
 metadata_with("kind with a full-width letter", ("configuration", "network", "kind"), "\uff4dlp")
@@ -470,7 +477,9 @@ metadata_with("a folder to write to", (*PARAMETERS, "run_dir"), "/tmp/anywhere")
 metadata_with("an unknown argument", (*PARAMETERS, "on_load"), "os:system")
 for _name, _value in {
     "n_chains": 0,
+    "prior": "uniform",
     "prior_scale": 10**400,
+    "temperature": 0.0,
     "learning_rate": 0.0,
     "weight_decay": -1,
     "batch_size": 1.5,
@@ -491,6 +500,7 @@ for _name, _value in {
 }.items():
     metadata_with(f"impossible {_name}", (*PARAMETERS, _name), _value)
 metadata_with("random_state a word", (*PARAMETERS, "random_state"), "os:system")
+metadata_with("prior a training", (*PARAMETERS, "prior"), contents().metadata["configuration"]["training"])
 metadata_with("sampler a training", (*PARAMETERS, "sampler"), contents().metadata["configuration"]["training"])
 
 # Every word, every name.

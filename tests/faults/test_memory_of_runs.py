@@ -71,15 +71,15 @@ def test_a_fit_with_386_megabytes_of_draws_stays_under_a_gigabyte(stored, tmp_pa
 STREAM = """
 n_draws, d, folder = int(sys.argv[1]), 1_000, sys.argv[2]
 sampler = mile.Mile(warmup_steps=300, sampling_steps=n_draws, n_draws=n_draws)
-from mile.storage import _run
+from mile.storage import _draw_files
 counts = []
-write = _run.DrawWriter._write_chunk
+write = _draw_files.DrawWriter._write_chunk
 
 def counted(self, index, number, arrays):
     counts.append((time.monotonic(), index, number, self._layout.chunk))
     return write(self, index, number, arrays)
 
-_run.DrawWriter._write_chunk = counted
+_draw_files.DrawWriter._write_chunk = counted
 start = np.zeros((2, d), np.float32)
 chains = mile.sample(lambda x: -0.5 * jnp.sum(x * x), start, sampler, random_state=0, run_dir=folder)
 chunk = counts[0][3]

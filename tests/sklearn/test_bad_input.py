@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import mile.estimators
-from mile import Mile, MileClassifier, MileRegressor
+from mile import FanIn, Laplace, Mile, MileClassifier, MileRegressor, PerLayer, StudentT
+from mile.estimators import _base
 
 # Up to 16 rows of three features share their programs.
 BUDGET = {
@@ -32,7 +32,7 @@ def no_training(monkeypatch):
     def reached(*_, **__):
         raise AssertionError("training was reached")
 
-    monkeypatch.setattr(mile.estimators, "fit", reached)
+    monkeypatch.setattr(_base, "fit", reached)
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,9 @@ BAD_ARGUMENTS = {
     "warmup_steps": [*NOT_COUNTS, 2],
     "sampling_steps": NOT_COUNTS,
     "n_draws": [*NOT_COUNTS, 10_001],
+    "prior": ["gauss", "Normal", "", None, 1, True, np.nan, StudentT, {}, ["normal"], Mile()],
     "prior_scale": [*NOT_NUMBERS, 0, 0.0, -1.0],
+    "temperature": [*NOT_NUMBERS, 0, 0.0, -1.0],
     "learning_rate": [*NOT_NUMBERS, 0, 0.0, -1e-3],
     "weight_decay": [*NOT_NUMBERS, -1e-3],
     "batch_size": [*NOT_COUNTS, None],
@@ -251,6 +253,11 @@ class TestArguments:
         with pytest.raises(ValueError, match=r"n_draws \(30\) must not exceed sampling_steps \(20\)"):
             MileRegressor(sampling_steps=20, n_draws=30).fit(X, Y)
 
+    @pytest.mark.parametrize("prior", [StudentT(), FanIn()], ids=str)
+    def test_a_prior_object_takes_no_scale_besides(self, prior):
+        with pytest.raises(ValueError, match=r"prior_scale must be 1\.0 with a prior object"):
+            MileRegressor(prior=prior, prior_scale=0.5).fit(X, Y)
+
     @pytest.mark.parametrize("name", ["warmup_steps", "sampling_steps", "n_draws", "preset"])
     def test_arguments_that_a_deep_ensemble_has_no_use_for_are_checked_too(self, name):
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
@@ -276,6 +283,13 @@ class TestArguments:
             ("n_draws", np.int64(10)),
             ("prior_scale", np.float32(0.5)),
             ("prior_scale", 2),
+            ("prior", "laplace"),
+            ("prior", "student_t"),
+            ("prior", "fan_in"),
+            ("prior", FanIn(family=Laplace())),
+            ("prior", PerLayer(scales=(1.0, 2.0, 3.0))),
+            ("temperature", np.float32(0.5)),
+            ("temperature", 2),
             ("learning_rate", np.float64(0.01)),
             ("weight_decay", 0),
             ("weight_decay", np.float32(0.0)),
@@ -416,7 +430,7 @@ class TestLabels:
         def keep(dataset, *_, **__):
             datasets.append(dataset)
 
-        monkeypatch.setattr(mile.estimators, "fit", keep)
+        monkeypatch.setattr(_base, "fit", keep)
         x = np.random.default_rng(seed).standard_normal((40, 3))
         y = np.r_[np.zeros(34), 1, 2, 3, 4, 5, 5].astype(int)
         MileClassifier(validation_fraction=validation_fraction, random_state=seed).fit(x, y)

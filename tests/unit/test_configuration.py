@@ -6,7 +6,20 @@ import json
 import numpy as np
 import pytest
 
-from mile import MLP, Categorical, DeepEnsemble, Gaussian, Mile, Normal, UntrustedFileError
+from mile import (
+    MLP,
+    Categorical,
+    DeepEnsemble,
+    FanIn,
+    Gaussian,
+    Laplace,
+    Mile,
+    Normal,
+    Nuts,
+    PerLayer,
+    StudentT,
+    UntrustedFileError,
+)
 from mile.configuration import _KINDS, build, describe, is_custom
 from mile.optimize import Patience, Training
 from mile.samplers.mile import PRESETS, Geometric, Linear
@@ -18,8 +31,18 @@ OBJECTS = [
     Gaussian(),
     Categorical(2),
     Categorical(1000),
+    Nuts(),
+    Nuts(warmup_steps=7, sampling_steps=9, n_draws=3, target_acceptance=0.9, max_depth=5, step_size=0.1),
     Normal(),
     Normal(scale=0.1),
+    Laplace(),
+    Laplace(scale=0.1),
+    StudentT(),
+    StudentT(df=1 / 3, scale=7.0),
+    FanIn(),
+    FanIn(family=StudentT(df=5.0, scale=0.1), gain=1 / 3, bias=2.0),
+    PerLayer(scales=(1.0,)),
+    PerLayer(scales=(0.1, 1 / 3, 7.0), family=Laplace(scale=0.5)),
     Training(),
     Training(learning_rate=1 / 3, weight_decay=0.0, batch_size=1, max_epochs=1, stopping=Patience(epochs=3)),
     Patience(epochs=7),
@@ -164,6 +187,19 @@ def test_anything_else_is_refused(description):
 def test_a_stopping_rule_must_be_one(stopping):
     with pytest.raises(UntrustedFileError, match="patience"):
         build(describe(Training()) | {"stopping": stopping}, Training)
+
+
+@pytest.mark.parametrize("family", [None, 5, "normal", [], MILE, describe(FanIn())], ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("prior", [FanIn(), PerLayer(scales=(1.0,))], ids=lambda value: type(value).__name__)
+def test_a_family_of_a_prior_must_be_one(prior, family):
+    with pytest.raises(UntrustedFileError, match="normal or laplace or student_t"):
+        build(describe(prior) | {"family": family}, type(prior))
+
+
+@pytest.mark.parametrize("scales", [[], None, 1.0, "1", [0.0], [1.0, -1.0], [[1.0]], ["1"], [10**400], [None]], ids=str)
+def test_scales_of_a_prior_must_be_positive_numbers(scales):
+    with pytest.raises(UntrustedFileError, match="scales"):
+        build(describe(PerLayer(scales=(1.0,))) | {"scales": scales}, PerLayer)
 
 
 @pytest.mark.parametrize("depth", [500, 5_000, 50_000])

@@ -7,7 +7,22 @@ import pytest
 from targets import assert_same_bits, small_dataset
 
 import mile
-from mile import MLP, Categorical, Dataset, DeepEnsemble, FitWarning, Gaussian, Mile, Normal, Status, fitting
+from mile import (
+    MLP,
+    Categorical,
+    Dataset,
+    DeepEnsemble,
+    FanIn,
+    FitWarning,
+    Gaussian,
+    Laplace,
+    Mile,
+    Normal,
+    PerLayer,
+    Status,
+    StudentT,
+    fitting,
+)
 from mile.data import Standardizer
 from mile.optimize import Training
 from mile.predict import ClassPredictive, Predictive
@@ -49,6 +64,18 @@ class TestArguments:
     def test_number_of_chains_must_be_positive(self, n_chains):
         with pytest.raises(ValueError, match="n_chains"):
             fit(n_chains=n_chains)
+
+    @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, "1", None, True])
+    def test_temperature_must_be_positive(self, temperature):
+        with pytest.raises(ValueError, match="temperature must be a positive number"):
+            fit(temperature=temperature)
+
+    def test_a_prior_that_does_not_fit_is_refused_before_a_folder_is_made(self, tmp_path):
+        with pytest.raises(ValueError, match="has 3 scales but the network has 2 layers"):
+            fit(prior=PerLayer(scales=(1.0, 1.0, 1.0)), run_dir=tmp_path / "run")
+        with pytest.raises(ValueError, match="temperature must be below df"):
+            fit(prior=StudentT(), temperature=4.0, run_dir=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 class TestDefaults:
@@ -109,6 +136,43 @@ class TestFit:
         np.testing.assert_allclose(
             wide.chains.logdensity[:, 0] - narrow.chains.logdensity[:, 0], 0.5 * squares * (1e4 - 1), rtol=1e-4
         )
+
+    @pytest.mark.parametrize("prior", [Laplace(scale=0.3), StudentT(), FanIn(), PerLayer(scales=(0.1, 2.0))], ids=str)
+    def test_every_prior_enters_the_posterior_as_bound_and_is_kept_as_given(self, fitted, prior):
+        result, normal = fit(prior=prior, sampler=DeepEnsemble()), fit(sampler=DeepEnsemble())
+        assert_same_bits(result.members, fitted.members)
+        bound = prior.bind(NETWORK)
+        expected = [bound.log_prob(member) - Normal().log_prob(member) for member in fitted.members.positions]
+        difference = result.chains.logdensity[:, 0] - normal.chains.logdensity[:, 0]
+        np.testing.assert_allclose(difference, expected, rtol=1e-3, atol=1e-3)
+        assert result.prior == prior
+
+    @pytest.mark.parametrize("prior", [Laplace(scale=0.3), FanIn(family=StudentT())], ids=str)
+    def test_chains_move_under_every_prior(self, prior):
+        result = fit(prior=prior)
+        assert result.status == (Status.OK,) * 3
+        assert (result.chains.draws.std(axis=1) > 0).all()
+
+    def test_temperature_one_is_the_default(self, fitted):
+        result = fit(temperature=1)
+        assert_same_bits((result.members, result.chains), (fitted.members, fitted.chains))
+        assert result.temperature == fitted.temperature == 1.0
+
+    @pytest.mark.parametrize("prior", [Normal(), Laplace()], ids=str)
+    def test_temperature_divides_the_log_density_and_leaves_the_ensemble_as_it_is(self, fitted, prior):
+        plain, hot = (fit(prior=prior, sampler=DeepEnsemble(), temperature=value) for value in (1.0, 4.0))
+        assert_same_bits(hot.members, fitted.members)
+        np.testing.assert_allclose(hot.chains.logdensity, plain.chains.logdensity / 4.0, rtol=1e-5)
+        assert hot.temperature == 4.0
+
+    def test_temperature_widens_the_draws(self):
+        """On 4 rows the prior N(0, 1) rules, so at T = 4 most deviations double; limits are far from 1 and 3."""
+        data = small_dataset()
+        few = Dataset.from_arrays(data.x_train[:4], data.y_train[:4])
+        sampler = Mile(warmup_steps=4_000, sampling_steps=4_000, n_draws=400)
+        cold, hot = (fit(few, sampler=sampler, temperature=value) for value in (1.0, 4.0))
+        widths = [np.median(result.chains.draws.std(axis=1)) for result in (cold, hot)]
+        assert 1.5 < widths[1] / widths[0] < 2.5
 
 
 class TestRows:

@@ -24,11 +24,13 @@ class Listener:
     def __init__(self):
         self.said = []
 
-    def start(self, stage, total): ...
+    def start(self, stage, total, *, unit="steps", n_chains=1): ...
 
     def advance(self, amount): ...
 
     def finish(self): ...
+
+    def note(self, text): ...
 
     def say(self, text):
         self.said.append(text)
@@ -184,15 +186,21 @@ class TestTimeLimit:
         assert fit.ok.all()
 
     def test_cuts_training_and_says_so(self):
-        training = Training(max_epochs=100_000_000, learning_rate=1e-6)
+        training = Training(max_epochs=1_000_000)
         x, y = np.random.default_rng(0).standard_normal((2, 40, 3))[:, :, :]
         dataset = mile.Dataset.from_arrays(x, y[:, 0])  # without validation rows nothing stops it
         began = time.perf_counter()
         with pytest.warns(FitWarning, match="cut the training of 2 of 2 members") as caught:
             fit = mile.fit(
-                dataset, NETWORK, Gaussian(), sampler=DeepEnsemble(), training=Training(max_epochs=20_000), n_chains=2,
-                random_state=0, time_limit=1,
-            )  # fmt: skip
+                dataset,
+                NETWORK,
+                Gaussian(),
+                sampler=DeepEnsemble(),
+                training=training,
+                n_chains=2,
+                random_state=0,
+                time_limit=1,
+            )
         assert time.perf_counter() - began < 30
         assert caught[0].filename == __file__  # the caller's line, not one of the library
         assert (fit.members.epochs < training.max_epochs).all()

@@ -169,7 +169,7 @@ def test_crps_of_few_components_is_that_of_all_pairs(regression):
 
 
 def test_crps_of_many_components_is_the_same(regression, monkeypatch):
-    monkeypatch.setattr("mile.predict._MOST_PAIRED", 0)
+    monkeypatch.setattr("mile.predict._quantiles._MOST_PAIRED", 0)
     np.testing.assert_allclose(regression.predictive.crps(regression.y), pairwise_crps(regression), rtol=1e-4)
 
 
@@ -246,3 +246,46 @@ def test_standardized_scores_are_those_of_the_standardized_response(regression):
 def test_levels_must_be_probabilities(regression, levels):
     with pytest.raises(ValueError, match="levels must lie strictly between 0 and 1"):
         metrics.coverage(regression.predictive, regression.y, levels)
+
+
+def test_mean_draw_nll_averages_over_draws_outside_the_logarithm(regression, classification):
+    per_draw = stats.norm.logpdf(regression.y, regression.location, regression.scale)
+    assert metrics.mean_draw_nll(regression.predictive, regression.y) == pytest.approx(-per_draw.mean(), abs=1e-6)
+    for case in (regression, classification):
+        assert metrics.mean_draw_nll(case.predictive, case.y) > metrics.nll(case.predictive, case.y)
+
+
+@pytest.fixture(scope="module")
+def predictive():
+    _, network, draws, _, _ = linear_case(2)
+    x = np.random.default_rng(0).standard_normal((TestKnownCoverage.N_ROWS, 2)).astype(np.float32)
+    y_scale = Standardizer(shift=np.asarray(SHIFT), scale=np.asarray(SCALE))
+    return Predictive(network, Gaussian(), draws, x, y_scale)
+
+
+class TestKnownCoverage:
+    """Responses are simulated, so coverage is known up to binomial error; each check fails by chance once in 10,000."""
+
+    N_ROWS = 20_000
+    Z = 3.9
+
+    def check(self, found, expected):
+        expected = np.asarray(expected)
+        assert np.all(np.abs(found - expected) <= self.Z * np.sqrt(expected * (1 - expected) / self.N_ROWS))
+
+    def test_is_the_level_for_responses_of_the_model(self, predictive):
+        y = predictive.sample(1, random_state=1)[0]
+        self.check(metrics.coverage(predictive, y), metrics.CALIBRATION_LEVELS)
+        self.check(metrics.coverage(predictive, y, [0.01, 0.3, 0.99]), [0.01, 0.3, 0.99])
+        # The root mean square of four deviations, each at most this.
+        assert metrics.calibration_error(predictive, y) <= self.Z * 0.5 / np.sqrt(self.N_ROWS)
+
+    def test_is_that_of_the_normal_law_for_responses_of_twice_the_noise(self, predictive):
+        mixture = predictive._mixture
+        alone = Predictive(mixture.network, Gaussian(), mixture.draws[:1], mixture.x, Standardizer.identity())
+        y = alone.mean + 2.0 * alone.std * np.random.default_rng(2).standard_normal(self.N_ROWS)
+        levels = np.array(metrics.CALIBRATION_LEVELS)
+        expected = 2 * stats.norm.cdf(stats.norm.ppf(0.5 + levels / 2) / 2) - 1
+        self.check(metrics.coverage(alone, y), expected)
+        error = np.sqrt(np.mean((expected - levels) ** 2))
+        assert metrics.calibration_error(alone, y) == pytest.approx(error, abs=self.Z * 0.5 / np.sqrt(self.N_ROWS))

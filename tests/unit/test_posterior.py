@@ -8,12 +8,23 @@ from scipy import stats
 from scipy.special import log_softmax
 from targets import Box, IllConditioned, StandardNormal
 
-from mile import MLP, Categorical, Gaussian, Normal, native
+from mile import MLP, Categorical, FanIn, Gaussian, Laplace, Normal, PerLayer, StudentT, native
 from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
 from mile.posterior import FunctionTarget, Posterior, Rows, _blocked, _plain, pad_rows, row_bucket
 
 COUNTS = [0, 1, 15, 16, 17, 100]
+# Each with the family and the scales of weights and biases of both layers of a network 3-4-n.
+PRIORS = {
+    "normal": (Normal(scale=0.5), stats.norm, (0.5, 0.5, 0.5, 0.5)),
+    "laplace": (Laplace(scale=0.5), stats.laplace, (0.5, 0.5, 0.5, 0.5)),
+    "student t": (StudentT(df=4.0, scale=0.5), stats.t(4.0), (0.5, 0.5, 0.5, 0.5)),
+    "fan-in": (FanIn(bias=0.3), stats.norm, (np.sqrt(2 / 3), 0.3, np.sqrt(2 / 4), 0.3)),
+    "fan-in student t": (FanIn(family=StudentT(), gain=1.0), stats.t(3.0), (np.sqrt(1 / 3), 1.0, np.sqrt(1 / 4), 1.0)),
+    "per layer": (PerLayer(scales=(0.2, 3.0)), stats.norm, (0.2, 0.2, 3.0, 3.0)),
+    "per layer laplace": (PerLayer(scales=(0.2, 3.0), family=Laplace()), stats.laplace, (0.2, 0.2, 3.0, 3.0)),
+}
+TEMPERATURES = [0.25, 1.0, 2.5]
 LIKELIHOODS = {"regression": Gaussian(), "3 classes": Categorical(3)}
 
 
@@ -45,9 +56,10 @@ def table(likelihood, count, dtype=np.float64, n_features=3, seed=0):
     return x, rng.standard_normal(count).astype(dtype)
 
 
-def build(likelihood, rows, hidden=(4,), activation="tanh", scale=1.0):
+def build(likelihood, rows, hidden=(4,), activation="tanh", scale=1.0, prior=None):
     network = MLP(n_inputs=3, hidden=hidden, n_outputs=likelihood.n_outputs, activation=activation)
-    return Posterior(rows=rows, network=network, likelihood=likelihood, prior=Normal(scale=scale))
+    prior = (prior or Normal(scale=scale)).bind(network)
+    return Posterior(rows=rows, network=network, likelihood=likelihood, prior=prior)
 
 
 def random_position(posterior, seed=1):
@@ -56,6 +68,16 @@ def random_position(posterior, seed=1):
 
 def plain_logdensity(posterior, position, x, y):
     """Evaluate a tanh network and its posterior with nothing but float64 numpy and scipy."""
+    return plain_likelihood(posterior, position, x, y) - 0.5 * np.sum(np.square(position / posterior.prior.scale))
+
+
+def plain_prior(posterior, position, family, scales):
+    """Return the log density of the prior relative to that of zero, from scipy's family and each part's scale."""
+    sizes = [size for fan_in, fan_out in posterior.network.layer_sizes for size in (fan_in * fan_out, fan_out)]
+    return np.sum(family.logpdf(position / np.repeat(scales, sizes)) - family.logpdf(0.0))
+
+
+def plain_likelihood(posterior, position, x, y):
     hidden, start = x.astype(float), 0
     for index, (fan_in, fan_out) in enumerate(posterior.network.layer_sizes):
         weights = position[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
@@ -66,7 +88,7 @@ def plain_logdensity(posterior, position, x, y):
         rows = log_softmax(hidden, axis=1)[np.arange(len(y)), y]
     else:
         rows = stats.norm.logpdf(y, hidden[:, 0], np.exp(hidden[:, 1]))
-    return rows.sum() - 0.5 * np.sum(np.square(position / posterior.prior.scale))
+    return rows.sum()
 
 
 @jax.jit
@@ -149,6 +171,53 @@ class TestValue:
         expected = plain_logdensity(posterior, position.astype(float), x.astype(float), y.astype(float))
         assert float(value) == pytest.approx(expected, rel=1e-5)
         assert ("mile_" in evaluate.lower(posterior, jnp.asarray(position)).as_text()) == (path == "native")
+
+    @pytest.mark.parametrize("temperature", TEMPERATURES)
+    @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+    @pytest.mark.parametrize("prior", PRIORS)
+    def test_of_every_prior_and_temperature_is_the_plain_one(self, prior, likelihood, temperature):
+        x, y = table(likelihood, 21)
+        prior, family, scales = PRIORS[prior]
+        with jax.enable_x64(True):
+            posterior = build(likelihood, pad_rows(x, y), prior=prior).tempered(temperature)
+            position = random_position(posterior)
+            plain = plain_likelihood(posterior, position, x, y) + plain_prior(posterior, position, family, scales)
+            value, _ = evaluate(posterior, jnp.asarray(position))
+            assert float(value) == pytest.approx(plain / temperature, rel=1e-11)
+            check_gradient(posterior, position)
+
+    @pytest.mark.parametrize("temperature", TEMPERATURES)
+    @pytest.mark.parametrize("prior", PRIORS)
+    def test_of_every_prior_and_temperature_is_precise_in_float32(self, path, prior, temperature):
+        x, y = table(Gaussian(), 100, np.float32)
+        prior, family, scales = PRIORS[prior]
+        posterior = build(Gaussian(), pad_rows(x, y), prior=prior).tempered(temperature)
+        position = random_position(posterior).astype(np.float32)
+        value, gradient = evaluate(posterior, jnp.asarray(position))
+        assert value.dtype == gradient.dtype == jnp.float32
+        wide = position.astype(float)
+        plain = plain_likelihood(posterior, wide, x.astype(float), y.astype(float))
+        plain += plain_prior(posterior, wide, family, scales)
+        assert float(value) == pytest.approx(plain / temperature, rel=1e-5)
+        assert ("mile_" in evaluate.lower(posterior, jnp.asarray(position)).as_text()) == (path == "native")
+        with jax.enable_x64(True):
+            rows = pad_rows(x.astype(float), y.astype(float))
+            exact = build(Gaussian(), rows, prior=prior).tempered(temperature)
+            expected = np.asarray(evaluate(exact, jnp.asarray(wide))[1])
+        assert expected.dtype == np.float64
+        assert np.linalg.norm(np.asarray(gradient) - expected) < 1e-5 * np.linalg.norm(expected)
+
+    def test_at_temperature_one_is_the_same_object(self):
+        posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 20, np.float32)), prior=FanIn())
+        assert posterior.tempered(1.0) is posterior
+
+    @pytest.mark.parametrize("temperature", TEMPERATURES)
+    @pytest.mark.parametrize("prior", PRIORS)
+    def test_has_a_native_step_under_one_normal_prior_alone(self, path, prior, temperature):
+        posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 20, np.float32)), prior=PRIORS[prior][0])
+        position = jnp.asarray(random_position(posterior), jnp.float32)
+        step = posterior.tempered(temperature).native_step(jax.random.key(0), position)
+        assert (step is not None) == (prior == "normal" and path == "native")
 
     def test_dimension_is_the_networks(self):
         posterior = build(Gaussian(), pad_rows(*table(Gaussian(), 3)))

@@ -16,14 +16,28 @@ from perceptrons import OtherMLP
 from sklearn.base import clone
 
 import mile
-from mile import DeepEnsemble, Mile, MileClassifier, MileRegressor, Status, StorageError, UntrustedFileError
+from mile import (
+    DeepEnsemble,
+    FanIn,
+    Laplace,
+    Mile,
+    MileClassifier,
+    MileRegressor,
+    PerLayer,
+    RunMismatchError,
+    Status,
+    StorageError,
+    StudentT,
+    UntrustedFileError,
+)
 from mile import results as results_module
 from mile.networks import ACTIVATIONS, INITIALIZERS
 from mile.optimize import Patience, Training
+from mile.priors import PRIORS, choose_prior
 from mile.results import flat_draws, read_fit
 from mile.samplers import SAMPLERS, configure
 from mile.samplers.mile import Geometric, Linear
-from mile.storage import FlatDraws, StoredDraws, _run
+from mile.storage import FlatDraws, StoredDraws, _draw_files
 
 BUDGET = {"hidden_layer_sizes": (4,), "n_chains": 2, "warmup_steps": 60, "sampling_steps": 20, "max_epochs": 5}
 RNG = np.random.default_rng(0)
@@ -77,7 +91,7 @@ def assert_same_fit(one, other):
     assert_same((one.chain_ids, one.ok), (other.chain_ids, other.ok))
     assert one.status == other.status
     assert one.seed == other.seed
-    for name in ("network", "likelihood", "prior", "sampler", "training"):
+    for name in ("network", "likelihood", "prior", "sampler", "training", "temperature"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("x_scale", "y_scale"):
         assert_same(dataclasses.astuple(getattr(one, name)), dataclasses.astuple(getattr(other, name)))
@@ -262,6 +276,35 @@ class TestRoundTrip:
         loaded = saved(fit, tmp_path)
         assert (loaded.training, loaded.prior) == (training, mile.Normal(scale=0.3))
 
+    @pytest.mark.parametrize(
+        "prior",
+        [
+            *PRIORS,
+            StudentT(df=5.0, scale=0.3),
+            FanIn(family=Laplace(scale=2.0), gain=1.0, bias=0.5),
+            PerLayer(scales=(1.0, 0.1), family=StudentT()),
+        ],
+        ids=str,
+    )
+    def test_of_every_prior_and_its_temperature(self, prior, tmp_path):
+        model = made_estimator().set_params(prior=prior, temperature=0.5)
+        chosen = choose_prior(prior)
+        model.fit_ = dataclasses.replace(model.fit_, prior=chosen, temperature=0.5)
+        loaded = saved(model, tmp_path)
+        assert (loaded.prior, loaded.temperature) == (clone(model).prior, clone(model).temperature) == (prior, 0.5)
+        assert (loaded.fit_.prior, loaded.fit_.temperature) == (chosen, 0.5)
+
+    def test_of_a_run_with_a_prior_and_a_temperature(self, tmp_path):
+        arguments = BUDGET | {"prior": PerLayer(scales=(0.5, 2.0), family=Laplace()), "temperature": 0.5}
+        model = MileRegressor(**arguments, random_state=0, run_dir=tmp_path / "run").fit(X, Y)
+        for loaded in (mile.load(tmp_path / "run"), mile.resume(tmp_path / "run")):
+            assert_same_fit(loaded.fit_, model.fit_)
+            assert (loaded.prior, loaded.temperature) == (arguments["prior"], 0.5)
+        for change in ({"prior": FanIn()}, {"temperature": 0.25}):
+            (name,) = change
+            with pytest.raises(RunMismatchError, match=f"^configuration.{name}.* differs"):
+                MileRegressor(**arguments | change, random_state=0, run_dir=tmp_path / "run").fit(X, Y)
+
     def test_of_training_without_validation_rows(self, tmp_path):
         fit = made_fit()
         fit = dataclasses.replace(fit, members=fit.members._replace(validation_loss=np.full((N_CHAINS, 3), np.nan)))
@@ -339,7 +382,7 @@ class TestWhereDrawsAre:
             fields = dataclasses.asdict(fit.network)
             return fit if kind is None else dataclasses.replace(fit, network=kind(**fields))
 
-        monkeypatch.setattr(_run, "DRAWS_IN_MEMORY", 100)
+        monkeypatch.setattr(_draw_files, "DRAWS_IN_MEMORY", 100)
         stored = mile.load(run).fit_
         assert isinstance(stored.chains.draws, StoredDraws)
         assert_same(np.asarray(stored.chains.draws), model.fit_.chains.draws)
@@ -363,7 +406,7 @@ class TestWhereDrawsAre:
         assert_same(everything(stored), everything(fit))
 
     def test_a_large_run_can_be_saved_as_a_file(self, model, run, tmp_path, monkeypatch):
-        monkeypatch.setattr(_run, "DRAWS_IN_MEMORY", 100)
+        monkeypatch.setattr(_draw_files, "DRAWS_IN_MEMORY", 100)
         loaded = saved(mile.load(run), tmp_path)
         assert_same(loaded.fit_.chains.draws, model.fit_.chains.draws)
         assert_same(everything(loaded.fit_), everything(model.fit_))
@@ -500,7 +543,7 @@ class TestArviz:
         np.testing.assert_array_equal(tree["sample_stats"]["lp"], fit.chains.logdensity[1:])
 
     def test_draws_on_disk_are_the_same(self, model, run, monkeypatch):
-        monkeypatch.setattr(_run, "DRAWS_IN_MEMORY", 100)
+        monkeypatch.setattr(_draw_files, "DRAWS_IN_MEMORY", 100)
         assert mile.load(run).to_arviz().equals(model.to_arviz())
 
     def test_a_netcdf_file_gives_it_back(self, model, tmp_path):

@@ -29,7 +29,7 @@ from mile.storage import (
     read_draws,
     read_manifest,
 )
-from mile.storage import _run as run_module
+from mile.storage import _draw_files as draw_files
 from mile.storage._draws import decode, encode
 from mile.storage._durable import sync_folders, write_file
 from mile.storage._lock import locked
@@ -73,7 +73,7 @@ def write_all(run, values, lengths, dtype=np.float32):
 @pytest.fixture
 def stored(run, monkeypatch):
     """Return draws in memory, and the same ones on disk."""
-    monkeypatch.setattr(run_module, "DRAWS_IN_MEMORY", 0)
+    monkeypatch.setattr(draw_files, "DRAWS_IN_MEMORY", 0)
     values = numbers()
     recorded = write_all(run, values, [50]).result()
     assert isinstance(recorded.position, StoredDraws)
@@ -192,7 +192,7 @@ class TestStoredDraws:
 
     def test_predict_as_draws_in_memory_do(self, tmp_path, monkeypatch):
         in_memory = runs.begin(tmp_path / "run")
-        monkeypatch.setattr(run_module, "DRAWS_IN_MEMORY", 0)
+        monkeypatch.setattr(draw_files, "DRAWS_IN_MEMORY", 0)
         on_disk = mile.load(tmp_path / "run")
         assert isinstance(on_disk.chains.draws, StoredDraws)
         x = small_dataset().x_valid

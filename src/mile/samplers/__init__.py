@@ -6,17 +6,20 @@ from typing import Any
 
 from mile._checks import check_choice, check_count
 from mile.samplers import mile as _mile
+from mile.samplers import nuts as _nuts
 from mile.samplers.base import Draw, Finished, Sampler, Tuned
 from mile.samplers.mile import Mile
+from mile.samplers.nuts import Nuts
 from mile.samplers.point import DeepEnsemble
 
 # Name of a sampler -> its presets. The first preset of each is what its paper used.
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "mile": _mile.PRESETS,
+    "nuts": _nuts.PRESETS,
     "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
 }
 
-__all__ = ["SAMPLERS", "DeepEnsemble", "Draw", "Finished", "Mile", "Sampler", "Tuned", "configure"]
+__all__ = ["SAMPLERS", "DeepEnsemble", "Draw", "Finished", "Mile", "Nuts", "Sampler", "Tuned", "configure"]
 
 
 def configure(

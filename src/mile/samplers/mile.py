@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from mile._checks import check_count, check_number
 from mile._errors import Status
-from mile._types import Key, Position, Scalar, Target
+from mile._types import Count, Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _step_size
 from mile.samplers._decoherence import (
     Moments,
@@ -160,12 +160,22 @@ class Measuring(NamedTuple):
     health: Health
 
 
+class Virial(NamedTuple):
+    """Running means of position and gradient, and the sum of the products of their deviations."""
+
+    steps: Int[Array, ""]  # made so far, of which one in a few is taken in
+    position: Position
+    gradient: Position
+    products: Position
+
+
 class Sampling(NamedTuple):
     """Carry of the sampling phase, and what tuning hands on."""
 
     state: _mclmc.State
     tuned: Tuned
     health: Health
+    virial: Virial
 
 
 class TuningRecord(NamedTuple):
@@ -299,7 +309,9 @@ class TuneLength:
         )
         tuned = carry.tuned._replace(L=length)
         report = _report(self, carry, tuned) | {"L_measured": measured.astype(length.dtype)}
-        return Finished(Sampling(carry.state, tuned, carry.health), _status(self, carry), report)
+        zeros = jnp.zeros_like(carry.state.position)
+        virial = Virial(jnp.zeros((), jnp.int32), zeros, zeros, zeros)
+        return Finished(Sampling(carry.state, tuned, carry.health, virial), _status(self, carry), report)
 
 
 @partial(_register_phase, data_fields=["n_steps", "n_records"], meta_fields=[])
@@ -311,6 +323,11 @@ class Sample:
     n_steps: int
     n_records: int
 
+    @property
+    def _interval(self) -> Count:
+        """Steps between two that the virial takes in; in compiled code the budgets are arguments."""
+        return jnp.maximum(self.n_steps // jnp.maximum(self.n_records, 1), 1)
+
     def init(self, key: Key, carry: Sampling, target: Target) -> Sampling:
         """Go on from where tuning stopped, velocity included."""
         return carry._replace(health=_renew(carry.health))
@@ -319,14 +336,18 @@ class Sample:
         """Make one step."""
         state, info = _mclmc.step(key, carry.state, target, carry.tuned.step_size, carry.tuned.L)
         draw = Draw(state.position, state.logdensity, info.energy_change)
-        return Sampling(state, carry.tuned, _watch(carry.health, info)), draw
+        virial = _add(carry.virial, state, self._interval)
+        return Sampling(state, carry.tuned, _watch(carry.health, info), virial), draw
 
     def finish(self, carry: Sampling) -> Finished:
         """Judge the chain."""
         travel = carry.tuned.step_size * self.n_steps / carry.tuned.L
         status = _status(self, carry)
         status = jnp.where((status == Status.OK) & (travel < _SMALLEST_TRAVEL), Status.FROZEN, status)
-        return Finished(carry, status, _report(self, carry, carry.tuned) | {"travel": travel})
+        n_taken = carry.virial.steps // self._interval
+        virial = -carry.virial.products / jnp.maximum(n_taken - 1, 1)
+        report = _report(self, carry, carry.tuned) | {"travel": travel, "virial": virial}
+        return Finished(carry, status, report)
 
 
 def _buffer_size(n_samples: int) -> int:
@@ -352,6 +373,28 @@ def _watch(health: Health, info: _mclmc.Info) -> Health:
         bad_steps=health.bad_steps + ~info.finite,
         squared_energy=health.squared_energy + jnp.square(info.energy_change),
     )
+
+
+def _add(virial: Virial, state: _mclmc.State, interval: Count) -> Virial:
+    """Take a step in every `interval` into the covariance of position and gradient.
+
+    Welford's update does not cancel. Neighboring steps say nearly the same, and for small networks taking in all of
+    them would be felt: 7 % of the time of a step with 402 parameters.
+    """
+    steps = virial.steps + 1
+
+    def take(virial: Virial, state: _mclmc.State) -> Virial:
+        count = steps // interval
+        deviation = state.position - virial.position
+        gradient = virial.gradient + (state.gradient - virial.gradient) / count
+        return Virial(
+            steps=steps,
+            position=virial.position + deviation / count,
+            gradient=gradient,
+            products=virial.products + deviation * (state.gradient - gradient),
+        )
+
+    return jax.lax.cond(steps % interval == 0, take, lambda virial, _: virial._replace(steps=steps), virial, state)
 
 
 def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring | Sampling) -> Int[Array, ""]:

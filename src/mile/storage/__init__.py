@@ -1,14 +1,14 @@
 """All files: run directories with draws and checkpoints, and the tensors of saved models."""
 
+from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
-from mile.storage._durable import sync_folders
+from mile.storage._durable import sync_folders, write_page
 from mile.storage._manifest import Manifest, read_manifest
 from mile.storage._memory import Unsaved
 from mile.storage._platform import fingerprint
 from mile.storage._repair import repair
 from mile.storage._run import (
     DATA,
-    DRAWS_IN_MEMORY,
     SCALES,
     Record,
     Run,
@@ -16,10 +16,12 @@ from mile.storage._run import (
     damaged_files,
     has_run,
     open_run,
-    read_draws,
     read_layout,
     read_record,
+    run_seconds,
 )
+from mile.storage._table import Table
+from mile.storage._tables import csv_lines, read_table, write_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors
 from mile.storage._trust import check_draws, read_checked_manifest, read_checked_record
 
@@ -33,10 +35,12 @@ __all__ = [
     "Record",
     "Run",
     "StoredDraws",
+    "Table",
     "Tensors",
     "Unsaved",
     "check_draws",
     "check_space",
+    "csv_lines",
     "damaged_files",
     "fingerprint",
     "has_run",
@@ -47,8 +51,12 @@ __all__ = [
     "read_layout",
     "read_manifest",
     "read_record",
+    "read_table",
     "read_tensors",
     "repair",
+    "run_seconds",
     "sync_folders",
+    "write_page",
+    "write_table",
     "write_tensors",
 ]

@@ -42,6 +42,12 @@ def write_file(path: Path, parts: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
+def write_page(path: Path, text: str) -> None:
+    """Write a text as a file of its own, in UTF-8."""
+    write_file(path, [text.encode()])
+    sync_folders([path], path.parent)
+
+
 def _created(path: Path) -> BinaryIO:
     """Open a new file; its folder is made if need be."""
     try:

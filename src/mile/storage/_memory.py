@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from mile._errors import Status
-from mile.storage._run import Record, Recorded
+from mile.storage._draw_files import Recorded
+from mile.storage._run import Record
 
 
 class Unsaved:

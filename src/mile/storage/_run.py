@@ -26,7 +26,8 @@ import numpy as np
 
 from mile._errors import CorruptFileError, ResourceError, Status, StorageError, UntrustedFileError
 from mile.storage import _draws
-from mile.storage._draws import Layout, StoredDraws
+from mile.storage._draw_files import DrawWriter
+from mile.storage._draws import Layout
 from mile.storage._durable import TEMPORARY, free_bytes, remove, sync_folders, write_file
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, check_identity, copy_manifest, read_manifest
@@ -34,7 +35,6 @@ from mile.storage._tensors import read_tensors, write_tensors
 
 DATA, SCALES = "data.safetensors", "scales.safetensors"
 CHECKPOINT_SECONDS = 10.0
-DRAWS_IN_MEMORY = 1 << 28  # bytes of draws that are read into memory; more stay on disk
 _STATE = "state"  # the one kind of record that is replaced; "member", "start" and "final" stay
 _KNOWN = ("run.lock", "run.owner", DATA, SCALES)
 _MOST_WAITING = 256  # chunks that may wait for the disk
@@ -48,14 +48,6 @@ class Record(NamedTuple):
     step: int
     arrays: dict[str, np.ndarray]
     n_draws: int = 0
-
-
-class Recorded(NamedTuple):
-    """Draws of a run, in memory or on disk."""
-
-    position: Any
-    logdensity: np.ndarray
-    energy_change: np.ndarray
 
 
 class Run:
@@ -121,7 +113,7 @@ class Run:
 
     # -- draws
 
-    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: Any) -> "DrawWriter":
+    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: Any) -> DrawWriter:
         """Make room for the draws of these chains, after those of earlier ones, and return what writes them."""
         layout = self.layout
         if layout is None:
@@ -277,115 +269,11 @@ class Run:
         self._unsynced = []
 
 
-class DrawWriter:
-    """Takes the draws of chains as they are made and writes whole chunks."""
-
-    def __init__(self, run: Run, layout: Layout, rows: Sequence[int]) -> None:
-        self._run = run
-        self._layout = layout
-        self._rows = list(rows)
-        self._pending: list[list[Any]] = [[] for _ in rows]  # parts of chunks that are not complete
-        self._counts = [0] * len(self._rows)
-
-    @property
-    def n_bytes(self) -> tuple[int, int]:
-        """What the draws take: memory, disk."""
-        chunks = self._layout._replace(n_draws=self._layout.chunk).n_bytes
-        kept = self._layout.n_bytes if self._layout.n_bytes <= DRAWS_IN_MEMORY else 0
-        return max(chunks, kept), self._layout.n_bytes
-
-    def write(self, index: int, draws: Any) -> None:
-        """Append the draws (position, log density, energy change) of a chain."""
-        if not len(draws[0]):
-            return
-        self._pending[index].append(draws)
-        self._counts[index] += len(draws[0])
-        chunk = self._layout.chunk
-        held = sum(len(part[0]) for part in self._pending[index])
-        first = (self._counts[index] - held) // chunk
-        if held < chunk and self._counts[index] < self._layout.n_draws:
-            return
-        arrays = self.pending(index)
-        n_whole = held // chunk if self._counts[index] < self._layout.n_draws else -(-held // chunk)
-        for number in range(n_whole):
-            piece = [array[number * chunk : (number + 1) * chunk] for array in arrays]
-            self._write_chunk(index, first + number, piece)
-        rest = [array[n_whole * chunk :].copy() for array in arrays]
-        self._pending[index] = [rest] if len(rest[0]) else []
-
-    def count(self, index: int) -> int:
-        """Return how many draws of a chain there are."""
-        return self._counts[index]
-
-    def pending(self, index: int) -> list[np.ndarray]:
-        """Return the draws of a chain that are in no chunk yet."""
-        parts = self._pending[index]
-        shapes = [(0, self._layout.dimension), (0,), (0,)]
-        empty = [np.empty(shape, self._layout.dtype) for shape in shapes]
-        return [np.concatenate([part[which] for part in [empty, *parts]]) for which in range(3)]
-
-    def restore(self, index: int, count: int, pending: Sequence[np.ndarray]) -> None:
-        """Go on after `count` draws, of which some are in no chunk yet."""
-        self._counts[index] = count
-        self._pending[index] = [list(pending)] if len(pending[0]) else []
-
-    def cut(self, n_draws: int) -> None:
-        """End with fewer draws than planned: write what is left."""
-        for index in range(len(self._rows)):
-            arrays = self.pending(index)
-            if len(arrays[0]):
-                self._write_chunk(index, (n_draws - len(arrays[0])) // self._layout.chunk, arrays)
-            self._pending[index] = []
-        self._layout = self._layout._replace(n_draws=n_draws)
-        self._run.shorten(n_draws)
-
-    def result(self) -> Recorded:
-        """Return all draws once they are on disk."""
-        self._run.settle()
-        return read_draws(self._run.folder, self._layout, self._rows, self._layout.n_draws)
-
-    def _write_chunk(self, index: int, number: int, arrays: Sequence[np.ndarray]) -> None:
-        for variable, values in zip(("weights", "lp", "energy_change"), arrays, strict=True):
-            name = self._layout.path(variable, self._rows[index], number)
-            self._run.write_chunk(name, _draws.encode(values, self._layout.chunk))
-
-
 def read_layout(manifest: Manifest) -> Layout | None:
     """Return the sizes of the draw store, once there is one."""
     if manifest.layout is None:
         return None
     return Layout(**manifest.layout)._replace(chain_ids=tuple(manifest.layout["chain_ids"]))
-
-
-def read_draws(
-    folder: Path, layout: Layout, rows: Sequence[int], n_draws: int, pending: list[list[np.ndarray]] | None = None
-) -> Recorded:
-    """Read the first draws of some rows of the store; positions stay on disk when they are many.
-
-    `pending` are draws of each row that came after its last whole chunk. They are left out if the others stay on disk.
-    """
-    if pending is not None:
-        n_whole = n_draws // layout.chunk * layout.chunk
-        whole = read_draws(folder, layout, rows, n_whole)
-        if isinstance(whole.position, StoredDraws):
-            return whole
-        rest = [np.stack([row[which][: n_draws - n_whole] for row in pending]) for which in range(3)]
-        return Recorded(*(np.concatenate(pair, axis=1) for pair in zip(whole, rest, strict=True)))
-    dtype = np.dtype(layout.dtype)
-    chunks = range(-(-n_draws // layout.chunk))
-
-    def scalars(variable: str) -> np.ndarray:
-        found = np.empty((len(rows), len(chunks) * layout.chunk), dtype)
-        for index, row in enumerate(rows):
-            for number in chunks:
-                part = _draws.decode(folder / layout.path(variable, row, number), (layout.chunk,), dtype)
-                found[index, number * layout.chunk : (number + 1) * layout.chunk] = part
-        return found[:, :n_draws]
-
-    paths = [[folder / layout.path("weights", row, number) for number in chunks] for row in rows]
-    stored = StoredDraws(paths, n_draws, layout.chunk, layout.dimension, dtype)
-    positions = np.asarray(stored) if stored.nbytes <= DRAWS_IN_MEMORY else stored
-    return Recorded(positions, scalars("lp"), scalars("energy_change"))
 
 
 @contextmanager
@@ -503,3 +391,8 @@ def check_space(folder: Path, draw_bytes: int) -> None:
 def has_run(folder: Path) -> bool:
     """Say whether a folder holds a run."""
     return (folder / NAME).exists()
+
+
+def run_seconds(folder: Path) -> float:
+    """Return the time from a run's first file to its last, pauses included."""
+    return max(0.0, (folder / NAME).stat().st_mtime - (folder / SCALES).stat().st_mtime)

@@ -1,0 +1,230 @@
+"""The command line. Declared here without anything heavy, so that help comes at once; the work is in its siblings."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mile.cli._console import Console, guarded, show_tracebacks
+
+app = typer.Typer(
+    help="Bayesian neural networks by Microcanonical Langevin Ensembles: predictions with intervals you can trust.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain text: rich would take longer to import than the rest
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv, .parquet or .npz.")]
+Run = Annotated[Path, typer.Argument(help="A run directory.")]
+Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
+Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
+OptionalTarget = Annotated[
+    str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")]
+Task = Annotated[
+    str, typer.Option(help="regression, classification, or auto: classes if the target is text or a few whole numbers.")
+]
+TimeLimit = Annotated[
+    str | None, typer.Option(help="Time that may be taken, such as 90s, 10m or 2h; budgets are cut to fit.")
+]
+Preset = Annotated[str, typer.Option(help="paper, quick (a tenth of the steps) or accurate (four times as many).")]
+Sampler = Annotated[str, typer.Option(help="mile, nuts, or deep_ensemble (no sampling).")]
+Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
+Chains = Annotated[int, typer.Option(help="Networks, and chains that start from them.")]
+WarmupSteps = Annotated[int | None, typer.Option(help="Tuning steps of a chain; default: the preset's.")]
+SamplingSteps = Annotated[int | None, typer.Option(help="Sampling steps of a chain; default: the preset's.")]
+Draws = Annotated[int | None, typer.Option(help="Draws kept of each chain; default: the preset's.")]
+Seed = Annotated[int | None, typer.Option(help="Makes the result reproducible; default: a fresh one, which is kept.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Go on although another version or machine began the run; it is recorded.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+
+
+@app.command()
+@guarded
+def fit(
+    data: Data,
+    target: Target,
+    out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
+    task: Task = "auto",
+    drop: Drop = None,
+    preset: Preset = "paper",
+    sampler: Sampler = "mile",
+    hidden: Hidden = None,
+    chains: Chains = 12,
+    warmup_steps: WarmupSteps = None,
+    sampling_steps: SamplingSteps = None,
+    draws: Draws = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = None,
+    save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a model to a table. Stopped at any moment, it goes on with `mile resume` or the same command."""
+    from mile.cli import _fit
+
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws)
+    console = Console(quiet=quiet, as_json=as_json)
+    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save)
+
+
+@app.command()
+@guarded
+def resume(
+    run: Run,
+    time_limit: TimeLimit = None,
+    force: Force = False,
+    save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run that was stopped; the result is the same as if it had not been."""
+    from mile.cli import _fit
+
+    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save)
+
+
+@app.command()
+@guarded
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .csv, .csv.gz or .parquet; default: standard output, as CSV.")
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Probability that the interval shall hold.")] = 0.9,
+    quantiles: Annotated[str | None, typer.Option(help="Levels such as 0.05,0.5,0.95, a column each.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
+    from mile.cli import _use
+
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles)
+
+
+@app.command()
+@guarded
+def evaluate(
+    model: Model, data: Data, target: OptionalTarget = None, as_json: Json = False, quiet: Quiet = False
+) -> None:
+    """Score a model on rows whose outcome is known, beside the deep ensemble that it started from."""
+    from mile.cli import _use
+
+    _use.evaluate(Console(quiet=quiet, as_json=as_json), model, data, target)
+
+
+@app.command()
+@guarded
+def report(
+    model: Model,
+    data: Annotated[
+        Path | None, typer.Option(help="Test rows; default: the validation rows that the run keeps.")
+    ] = None,
+    target: OptionalTarget = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write; default: report.html in the run directory or beside the model.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one HTML page with scores, calibration, diagnostics and advice."""
+    from mile.cli import _use
+
+    _use.report(Console(quiet=quiet, as_json=as_json), model, data, target, out)
+
+
+@app.command()
+@guarded
+def forecast(
+    data: Data,
+    target: Target,
+    task: Task = "auto",
+    drop: Drop = None,
+    preset: Preset = "paper",
+    sampler: Sampler = "mile",
+    hidden: Hidden = None,
+    chains: Chains = 12,
+    warmup_steps: WarmupSteps = None,
+    sampling_steps: SamplingSteps = None,
+    draws: Draws = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a fit would take in time, memory and disk, after timing a few steps."""
+    from mile.cli import _fit
+
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws)
+    _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
+
+
+@app.command()
+@guarded
+def demo(
+    out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("mile-demo.run"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a table that comes with scikit-learn and write its report: the whole story in about a minute."""
+    from mile.cli import _fit
+
+    _fit.demo(Console(quiet=quiet, as_json=as_json), out)
+
+
+@app.command()
+@guarded
+def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
+    """Say what this machine offers, and what is slow and why."""
+    from mile.cli import _doctor
+
+    _doctor.doctor(Console(quiet=quiet, as_json=as_json))
+
+
+@app.command()
+@guarded
+def export(
+    model: Model,
+    out: Annotated[Path | None, typer.Option(help="netCDF file; default: the model's name with .nc.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write draws and sampler statistics to a netCDF file in ArviZ's layout."""
+    from mile.cli import _use
+
+    _use.export(Console(quiet=quiet, as_json=as_json), model, out)
+
+
+@app.command()
+@guarded
+def repair(run: Run, quiet: Quiet = False) -> None:
+    """Bring a damaged run back to its last good state, from which it can be resumed."""
+    from mile.storage import repair as repair_run
+
+    console = Console(quiet=quiet)
+    for sentence in repair_run(run) or [f"{run} is whole; there is nothing to repair."]:
+        console.say(sentence)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("mile-bnn"))
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+) -> None:
+    """Set up what all commands share."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    show_tracebacks(traceback)

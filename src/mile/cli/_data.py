@@ -1,0 +1,107 @@
+"""From a table on disk to features and a response, and which task it is."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mile.storage import Table, read_table
+
+TASKS = ("auto", "regression", "classification")
+_MOST_CODES = 10  # different whole numbers that are taken for classes
+_LARGEST_TEXT_SHARE = 0.5  # different texts per row, above which a column is not taken for classes
+
+
+class Problem(NamedTuple):
+    """What there is to learn from a table."""
+
+    x: np.ndarray
+    y: np.ndarray
+    features: tuple[str, ...]
+    task: str
+    reason: str
+
+
+def read_problem(path: Path, target: str, drop: list[str], task: str) -> Problem:
+    """Read a table and decide what kind of response it has."""
+    if task not in TASKS:
+        raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
+    table = read_table(path)
+    response = table.column(target)
+    for name in drop:
+        table.column(name)
+    features = tuple(name for name in table.columns if name != target and name not in drop)
+    if not features:
+        raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
+    task, reason = _decide(table, target, response, task)
+    y = _numbers(table, target) if task == "regression" else as_labels(table, target)
+    return Problem(table.matrix(features), y, features, task, reason)
+
+
+def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple[str, str]:
+    if task != "auto":
+        return task, "as asked for"
+    n_values = len({value for value in response.tolist() if value is not None})
+    if response.dtype == object:
+        if n_values <= _LARGEST_TEXT_SHARE * len(response):
+            return "classification", f"{target!r} is text with {n_values} different values"
+        _numbers(table, target)  # names the first cell that is not a number
+        raise AssertionError("unreachable: a column of texts that are all numbers would have been read as numbers")
+    known = response[np.isfinite(response)]
+    if n_values <= _MOST_CODES and np.all(known == np.round(known)) and n_values < len(response):
+        return "classification", f"{target!r} has only {n_values} different whole numbers"
+    return "regression", f"{target!r} is a number"
+
+
+def _numbers(table: Table, target: str) -> np.ndarray:
+    try:
+        return table.matrix([target])[:, 0]
+    except ValueError as error:
+        raise ValueError(f"The target must be a number in every row for regression: {error}") from None
+
+
+def as_labels(table: Table, target: str) -> np.ndarray:
+    """Return a column as labels: texts, or whole numbers as such."""
+    response = table.column(target)
+    missing = np.array([value is None or value != value for value in response.tolist()], bool)
+    if missing.any():
+        row, n_rows = int(np.argmax(missing)) + 1, int(missing.sum())
+        raise ValueError(f"{table.source}: the target {target!r} is empty in row {row} ({n_rows} such rows).")
+    if response.dtype == object:
+        return response.astype(str)
+    return response.astype(np.int64) if np.all(response == np.round(response)) else response.astype(str)
+
+
+def features_for(model: Any, table: Table, target: str | None) -> np.ndarray:
+    """Return the columns that a model was fitted on, in its order."""
+    names = feature_names(model)
+    n_features = fitted(model).network.n_inputs
+    if names is None:
+        names = tuple(name for name in table.columns if name != target)
+        if len(names) != n_features:
+            raise ValueError(
+                f"The model was fitted on {n_features} columns without names, and {table.source} has {len(names)}."
+            )
+    return table.matrix(names)
+
+
+def response_for(model: Any, table: Table, target: str) -> np.ndarray:
+    """Return the observed response in the type that the model knows."""
+    classes = fitted(model).classes
+    if fitted(model).likelihood.n_outputs == 2 and classes is None:
+        return _numbers(table, target)
+    if classes is None:
+        return as_labels(table, target)
+    labels = as_labels(table, target)
+    return labels.astype(classes.dtype) if classes.dtype.kind in "US" else labels
+
+
+def fitted(model: Any) -> Any:
+    """Return the `Fit` of an estimator, or what `mile.fit` had returned."""
+    return getattr(model, "fit_", model)
+
+
+def feature_names(model: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns that a model was fitted on, if it knows them."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))

@@ -1,0 +1,218 @@
+"""`mile fit`, `resume`, `forecast` and `demo`."""
+
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mile._progress import duration
+from mile.cli._console import Console, figure, table
+from mile.cli._data import Problem, fitted, read_problem
+from mile.cli._use import score_table, scores_beside_ensemble, write_report
+from mile.estimators import MileClassifier, MileRegressor
+from mile.loading import read_validation
+from mile.loading import resume as resume_run
+from mile.storage import has_run
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Settings(NamedTuple):
+    """What the user chose of the method."""
+
+    preset: str
+    sampler: str
+    hidden: str | None
+    n_chains: int
+    warmup_steps: int | None
+    sampling_steps: int | None
+    n_draws: int | None
+
+    def estimator(self, task: str, **options: Any) -> MileRegressor | MileClassifier:
+        """Return an estimator that is not fitted yet."""
+        kind = MileRegressor if task == "regression" else MileClassifier
+        return kind(
+            _widths(self.hidden),
+            preset=self.preset,
+            sampler=self.sampler,
+            n_chains=self.n_chains,
+            warmup_steps=self.warmup_steps,
+            sampling_steps=self.sampling_steps,
+            n_draws=self.n_draws,
+            **options,
+        )
+
+
+def fit(
+    console: Console,
+    data: Path,
+    target: str,
+    drop: list[str],
+    task: str,
+    settings: Settings,
+    out: Path | None,
+    time_limit: str | None,
+    seed: int | None,
+    save: Path | None,
+) -> None:
+    """Fit a table and keep the run."""
+    problem = read_problem(data, target, drop, task)
+    run = out or Path(f"{data.name.split('.')[0]}.run")
+    console.say(_describe(data, problem))
+    estimator = settings.estimator(
+        problem.task, run_dir=run, time_limit=_seconds(time_limit), random_state=seed, verbose=int(console.talkative)
+    )
+    if has_run(run):
+        console.say(f"{run} holds a run already; if it is the same, it goes on from where it is.")
+    began = time.perf_counter()
+    estimator.fit_columns(problem.x, problem.y, problem.features, target)
+    _finish(console, run, estimator, time.perf_counter() - began, save)
+
+
+def resume(console: Console, run: Path, time_limit: str | None, force: bool, save: Path | None) -> None:
+    """Go on with a run."""
+    began = time.perf_counter()
+    model = resume_run(run, time_limit=_seconds(time_limit), verbose=int(console.talkative), force=force)
+    _finish(console, run, model, time.perf_counter() - began, save)
+
+
+def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path | None) -> None:
+    """Save the model if asked to, and say what came out."""
+    if save is not None:
+        model.save(save)
+    result = fitted(model)
+    n_chains, n_draws, dimension = result.chains.draws.shape
+    validation = read_validation(run)
+    scores = None if validation is None else scores_beside_ensemble(model, *validation)
+    console.say(
+        f"Finished in {duration(seconds)}: {n_chains} chains of {n_draws:,} draws of {dimension:,} weights, "
+        f"seed {result.seed}."
+    )
+    for chain, code in zip(result.chain_ids, result.status, strict=True):
+        if code != 0:
+            console.say(f"  chain {chain}: {code.sentence}")
+    if scores is not None:
+        console.say(f"\nOn the {len(validation[1]) if validation else 0} validation rows:")
+        console.say(score_table(scores))
+    console.say(f"\nRun      {run}")
+    if save is not None:
+        console.say(f"Model    {save}")
+    console.say(f"Report   mile report {run}")
+    console.say(f"Predict  mile predict {run} NEW.csv --out predictions.csv")
+    console.answer(
+        {
+            "run": str(run),
+            "model": None if save is None else str(save),
+            "seconds": seconds,
+            "seed": result.seed,
+            "chains": {
+                int(chain): code.name.lower() for chain, code in zip(result.chain_ids, result.status, strict=True)
+            },
+            "draws": n_draws,
+            "weights": dimension,
+            "gradient_evaluations": int(result.chains.gradient_evaluations.sum()),
+            "validation": scores,
+        }
+    )
+
+
+def forecast(console: Console, data: Path, target: str, drop: list[str], task: str, settings: Settings) -> None:
+    """Time a few steps and say what the whole would take."""
+    problem = read_problem(data, target, drop, task)
+    console.say(_describe(data, problem))
+    estimator = settings.estimator(problem.task)
+    expected = estimator.forecast(problem.x, problem.y)
+    total = expected.training_seconds + expected.sampling_seconds
+    console.say(
+        table(
+            ("", "expected"),
+            [
+                ("training, at most", duration(expected.training_seconds)),
+                ("sampling", duration(expected.sampling_seconds)),
+                ("in all, at most", duration(total)),
+                ("memory", _size(expected.memory_bytes)),
+                ("memory without a run directory", _size(expected.memory_bytes + expected.draw_bytes)),
+                ("disk", _size(expected.disk_bytes)),
+                ("gradient evaluations", f"{expected.gradient_evaluations:,}"),
+                ("weights", f"{expected.n_weights:,}"),
+            ],
+        )
+    )
+    console.answer(expected._asdict() | {"total_seconds": total})
+
+
+def demo(console: Console, out: Path) -> None:
+    """Tell the whole story on a table that comes with scikit-learn."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    table_of_patients: Any = load_diabetes()
+    x, y, names = table_of_patients.data, table_of_patients.target, table_of_patients.feature_names
+    split: Any = train_test_split(x, y, test_size=0.25, random_state=0)
+    x_train, x_test, y_train, y_test = split
+    console.say(
+        f"Diabetes progression after a year: {len(x_train)} patients to learn from, {len(x_test)} to test on, "
+        f"{x.shape[1]} features.\nTraining 12 networks, then sampling 12 chains of 60,000 steps "
+        "(about a minute on two cores).\n"
+    )
+    began = time.perf_counter()
+    model = MileRegressor(random_state=0, run_dir=out, verbose=int(console.talkative))
+    model.fit_columns(x_train, y_train, tuple(names), "progression")
+    seconds = time.perf_counter() - began
+    scores = scores_beside_ensemble(model, x_test, y_test)
+    console.say(f"\nOn the {len(y_test)} test patients:\n{score_table(scores)}")
+    predictive = model.predictive(x_test)
+    half, most = predictive.interval(0.5), predictive.interval(0.9)
+    rows = [
+        (
+            f"patient {row + 1}",
+            figure(float(predictive.mean[row])),
+            *(f"{low:.0f} to {high:.0f}" for low, high in (half[row], most[row])),
+            figure(float(y_test[row])),
+        )
+        for row in range(5)
+    ]
+    console.say("\n" + table(("", "mean", "50 % interval", "90 % interval", "observed"), rows))
+    page = out / "report.html"
+    rows = f"{len(y_test)} test rows"
+    write_report(model, page, x_test, y_test, title="Diabetes progression", rows=rows, seconds=seconds)
+    states, counts = np.unique(model.chain_status_, return_counts=True)
+    summary = ", ".join(f"{count} {state}" for state, count in zip(states, counts, strict=True))
+    console.say(
+        f"\nChains: {summary}. {int(model.gradient_evaluations_.sum()):,} gradient evaluations in {duration(seconds)}."
+        f"\nRun     {out}\nReport  {page}"
+    )
+    console.answer({"run": str(out), "report": str(page), "seconds": seconds, "test": scores})
+
+
+def _describe(data: Path, problem: Problem) -> str:
+    kind = f"{problem.task}: {problem.reason}"
+    n_features = len(problem.features)
+    return f"{data}: {len(problem.y):,} rows, {n_features} feature{'' if n_features == 1 else 's'}, {kind}."
+
+
+def _widths(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ValueError(f"--hidden must be widths separated by commas, such as 16,16; got {text!r}.") from None
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return the seconds that a text such as 10m stands for."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", text)
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else math.nan
+    if not seconds > 0:
+        raise ValueError(f"--time-limit must be a time such as 90s, 10m or 2h; got {text!r}.")
+    return seconds
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"

@@ -1,0 +1,195 @@
+"""`mile predict`, `evaluate`, `report` and `export`: what is done with a fitted model."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from mile import metrics
+from mile._errors import CorruptFileError
+from mile.cli._console import Console, figure, table
+from mile.cli._data import feature_names, features_for, fitted, response_for
+from mile.loading import load, read_validation
+from mile.predict import ClassPredictive
+from mile.report import render
+from mile.storage import csv_lines, read_table, run_seconds, write_page, write_table
+
+_FLATTERING = "The validation rows also decided when training stopped, so their scores are slightly flattering."
+_NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no data): give test rows with --data."
+_HIGHER = {"lppd", "accuracy"}
+_NAMES = {
+    "lppd": "LPPD",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "accuracy": "accuracy",
+    "brier": "Brier score",
+    "expected_calibration_error": "expected calibration error",
+    "calibration_error": "calibration error",
+    "interval_score_90": "score of 90 % intervals",
+    "sharpness_90": "width of 90 % intervals",
+}
+
+
+def predict(
+    console: Console, model: Path, data: Path, out: Path | None, interval: float, quantiles: str | None
+) -> None:
+    """Predict every row of a table."""
+    if not 0.0 < interval < 1.0:
+        raise ValueError(f"--interval must lie strictly between 0 and 1; got {interval:g}.")
+    levels = _levels(quantiles)
+    loaded = load_model(model)
+    predictive = fitted(loaded).predictive(features_for(loaded, read_table(data), target_name(loaded)))
+    if isinstance(predictive, ClassPredictive):
+        if levels:
+            raise ValueError("--quantiles needs a model of numbers; this one predicts classes.")
+        columns = {"label": predictive.labels, "probability": predictive.probs.max(axis=1)}
+        columns |= {f"p_{label}": predictive.probs[:, code] for code, label in enumerate(predictive.classes)}
+    else:
+        lower, upper = predictive.interval(interval).T
+        name = f"{100 * interval:g}"
+        columns = {"mean": predictive.mean, "std": predictive.std, f"lower_{name}": lower, f"upper_{name}": upper}
+        if levels:
+            found = predictive.quantile(levels).T
+            columns |= {f"q{level:g}": column for level, column in zip(levels, found, strict=True)}
+    if out is None:
+        for line in csv_lines(columns):
+            typer.echo(line)
+    else:
+        write_table(out, columns)
+        console.say(f"{len(predictive):,} rows predicted: {out}")
+
+
+def evaluate(console: Console, model: Path, data: Path, target: str | None) -> None:
+    """Score a model on rows whose outcome is known."""
+    loaded = load_model(model)
+    x, y = read_rows(loaded, data, target)
+    scores = scores_beside_ensemble(loaded, x, y)
+    console.say(f"{data}: {len(y):,} rows.\n{score_table(scores)}")
+    console.answer({"rows": len(y)} | scores)
+
+
+def report(console: Console, model: Path, data: Path | None, target: str | None, out: Path | None) -> None:
+    """Write the page about a model."""
+    loaded, began = load_model(model), time.perf_counter()
+    is_run, notes = model.is_dir(), []
+    if data is not None:
+        x, y = read_rows(loaded, data, target)
+        rows = f"{len(y):,} rows of {data.name}"
+    else:
+        x, y = (read_validation(model) if is_run else None) or (None, None)
+        rows = "" if y is None else f"{len(y):,} validation rows"
+        notes += [_FLATTERING if rows else _NO_ROWS] if is_run else []
+    page = out or (model / "report.html" if is_run else model.with_suffix(".html"))
+    write_report(loaded, page, x, y, title=model.name, rows=rows, seconds=_seconds(model, notes), notes=notes)
+    console.say(f"Report  {page}")
+    console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})
+
+
+def export(console: Console, model: Path, out: Path | None) -> None:
+    """Write the draws to a netCDF file."""
+    tree = fitted(load_model(model)).to_arviz()
+    path = out or model.with_suffix(".nc")
+    tree.to_netcdf(path)
+    console.say(f"Draws  {path}")
+    console.answer({"draws": str(path)})
+
+
+def load_model(path: Path) -> Any:
+    """Load a run or a model file, with a clear sentence if there is none."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no run or model {path}.")
+    try:
+        return load(path)
+    except CorruptFileError as error:
+        if not path.is_dir() or "repair" in str(error):
+            raise
+        raise CorruptFileError(f"{error} `mile repair {path}` may help.") from error
+
+
+def target_name(model: Any) -> str | None:
+    """Return the name of the column that a model predicts, if it knows it."""
+    return getattr(model, "target_name_", None)
+
+
+def read_rows(model: Any, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Read the features of a model and the observed response from a table."""
+    rows, name = read_table(data), target or target_name(model)
+    if name is None:
+        raise ValueError("The model does not know its target's name: give --target.")
+    return features_for(model, rows, name), response_for(model, rows, name)
+
+
+def scores_beside_ensemble(model: Any, x: np.ndarray, y: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return the scores of the deep ensemble and of all draws, on the scale of y and with y standardized."""
+    fit = fitted(model)
+    found = {
+        "deep_ensemble": metrics.scores(fit.ensemble_predictive(x), y),
+        fit.sampler.name: metrics.scores(fit.predictive(x), y),
+    }
+    scale = float(fit.y_scale.scale)
+    if scale != 1.0:
+        found |= {f"{name}_standardized": metrics.standardized(scores, scale) for name, scores in found.items()}
+    return found
+
+
+def score_table(scores: dict[str, dict[str, float]]) -> str:
+    """Return scores as a table for people."""
+    shown = {name: values for name, values in scores.items() if not name.endswith("_standardized")}
+    rows = []
+    for name in next(iter(shown.values())):
+        if name.startswith("coverage_"):
+            level = name.removeprefix("coverage_")
+            cells = [f"{values[name]:.0%}" for values in shown.values()]
+            rows.append((f"inside the {level} % interval", *cells))
+            continue
+        better = "higher" if name in _HIGHER else "narrower" if name == "sharpness_90" else "lower"
+        rows.append((f"{_NAMES[name]} ({better} is better)", *(figure(values[name]) for values in shown.values())))
+    names = {"deep_ensemble": "deep ensemble", "mile": "MILE"}
+    return table(("", *(names.get(name, name) for name in shown)), rows)
+
+
+def write_report(
+    model: Any,
+    page: Path,
+    x: np.ndarray | None,
+    y: np.ndarray | None,
+    *,
+    title: str,
+    rows: str,
+    seconds: float | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Render the page and write it."""
+    text = render(
+        fitted(model),
+        x,
+        y,
+        title=title,
+        rows=rows,
+        feature_names=feature_names(model),
+        target=target_name(model),
+        seconds=seconds,
+        notes=notes,
+    )
+    write_page(page, text)
+
+
+def _seconds(model: Path, notes: list[str]) -> float | None:
+    """Return how long a run took, and note how that is known: a finished one holds no times of its own."""
+    if not model.is_dir():
+        return None
+    notes.append("The time is that from the run's first file to its last, pauses included.")
+    return run_seconds(model)
+
+
+def _levels(text: str | None) -> list[float]:
+    levels = []
+    with contextlib.suppress(ValueError):
+        levels = [float(part) for part in (text or "").split(",") if part.strip()]
+    if (text and not levels) or not all(0.0 < level < 1.0 for level in levels):
+        raise ValueError(f"--quantiles must be levels strictly between 0 and 1, such as 0.05,0.5,0.95; got {text!r}.")
+    return levels

@@ -1,0 +1,340 @@
+"""What both estimators share: arguments, fitting, files, and the distribution they predict."""
+
+import time
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from mile._checks import check_choice, check_count, check_number
+from mile._progress import show_progress
+from mile.configuration import describe
+from mile.data import prepare
+from mile.expectation import Expected, forecast_fit
+from mile.fitting import fit
+from mile.inputs import check_features
+from mile.networks import ACTIVATIONS, MLP
+from mile.optimize import Patience, Training
+from mile.predict import DEFAULT_MEMORY
+from mile.priors import Prior, choose_prior
+from mile.report import render
+from mile.results import Fit
+from mile.samplers import SAMPLERS, Sampler, configure
+from mile.sampling import seed_for
+from mile.storage import write_page
+
+_PRESET_HIDDEN = (16, 16)  # paper table 1
+_LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
+_NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
+
+
+class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
+    """What both estimators share: arguments, fitting, and the distribution they predict."""
+
+    _kind: ClassVar[str]  # what files call it
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] | None = None,
+        activation: str = "relu",
+        *,
+        n_chains: int = 12,
+        preset: str = "paper",
+        warmup_steps: int | None = None,
+        sampling_steps: int | None = None,
+        n_draws: int | None = None,
+        prior: str | Prior = "normal",
+        prior_scale: float = 1.0,
+        temperature: float = 1.0,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-3,
+        batch_size: int = 32,
+        max_epochs: int = 500,
+        patience: int = 10,
+        validation_fraction: float = 0.125,
+        sampler: str | Sampler = "mile",
+        run_dir: str | Path | None = None,
+        store_data: bool = True,
+        time_limit: float | None = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.n_chains = n_chains
+        self.preset = preset
+        self.warmup_steps = warmup_steps
+        self.sampling_steps = sampling_steps
+        self.n_draws = n_draws
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.sampler = sampler
+        self.run_dir = run_dir
+        self.store_data = store_data
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _fit(
+        self, x: np.ndarray, y: np.ndarray, likelihood: Any, configuration: dict[str, Any], **options: Any
+    ) -> None:
+        seed = seed_for(self.run_dir, self.random_state)
+        dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=seed)
+        options |= {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
+        began = time.perf_counter()
+        with show_progress(self.verbose > 0) as progress:
+            self.fit_: Fit = fit(
+                dataset,
+                self._network(x.shape[1], likelihood),
+                likelihood,
+                random_state=seed,
+                time_limit=self.time_limit,
+                progress=progress,
+                **configuration,
+                **options,
+            )
+        self.fit_seconds_ = time.perf_counter() - began
+
+    def _network(self, n_inputs: int, likelihood: Any) -> MLP:
+        return MLP(
+            n_inputs=n_inputs,
+            hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
+            n_outputs=likelihood.n_outputs,
+            activation=self.activation,
+        )
+
+    def _origin(self, seed: int) -> dict[str, Any]:
+        """Describe this estimator, so that it can be built again from a file."""
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "estimator": self._kind,
+            "parameters": {name: describe(value) for name, value in parameters.items()} | {"random_state": seed},
+            "feature_names": None if names is None else [str(name) for name in names],
+            "target": getattr(self, "target_name_", None),
+        }
+
+    def _configuration(self) -> dict[str, Any]:
+        """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("preset", self.preset, SAMPLERS["mile"])
+        if self.hidden_layer_sizes is not None:
+            _check_widths(self.hidden_layer_sizes)
+        check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
+        if not isinstance(self.verbose, int | np.integer):
+            raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
+        if self.run_dir is not None and not isinstance(self.run_dir, str | Path):
+            raise ValueError(f"run_dir must be a path or None; got {self.run_dir!r}.")
+        if not isinstance(self.store_data, bool | np.bool_):
+            raise ValueError(f"store_data must be True or False; got {self.store_data!r}.")
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, positive=True)
+        return {
+            "n_chains": check_count("n_chains", self.n_chains),
+            "prior": choose_prior(self.prior, self.prior_scale),
+            "temperature": check_number("temperature", self.temperature, positive=True),
+            "sampler": configure(
+                self.sampler,
+                self.preset,
+                warmup_steps=self.warmup_steps,
+                sampling_steps=self.sampling_steps,
+                n_draws=self.n_draws,
+            ),
+            "training": Training(
+                learning_rate=check_number("learning_rate", self.learning_rate, positive=True),
+                weight_decay=check_number("weight_decay", self.weight_decay, smallest=0.0),
+                batch_size=check_count("batch_size", self.batch_size),
+                max_epochs=check_count("max_epochs", self.max_epochs),
+                stopping=Patience(epochs=check_count("patience", self.patience)),
+            ),
+        }
+
+    @property
+    def seed_(self) -> int:
+        """The seed that reproduces this fit."""
+        return self.fit_.seed
+
+    @property
+    def chain_status_(self) -> list[str]:
+        """Status of each chain: OK, or what went wrong."""
+        return [code.name.lower() for code in self.fit_.status]
+
+    @property
+    def tuned_(self) -> Any:
+        """Step size and L of each chain."""
+        return self.fit_.chains.tuned
+
+    @property
+    def gradient_evaluations_(self) -> np.ndarray:
+        """Gradient evaluations on all rows that each chain cost."""
+        return self.fit_.chains.gradient_evaluations
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "fit_")
+
+    def save(self, path: str | Path) -> None:
+        """Write this fitted model to one file, which `mile.load` reads; it cannot hold code.
+
+        Parameters
+        ----------
+        path
+            Such as "model.mile".
+
+        Raises
+        ------
+        StorageError
+            If the file could not be written.
+        TypeError
+            If the sampler is of a class of your own, which a file cannot describe.
+        """
+        check_is_fitted(self)
+        self.fit_.save(path, extra=self._origin(self.seed_))
+
+    def report(self, path: str | Path, X: Any = None, y: Any = None, *, title: str | None = None) -> None:
+        """Write one HTML page about this model: scores, calibration, diagnostics of the chains, advice.
+
+        Parameters
+        ----------
+        path
+            Such as "report.html".
+        X, y
+            Test rows. Without them the page has the diagnostics of the chains only.
+        title
+            Heading of the page.
+
+        Raises
+        ------
+        StorageError
+            If the file could not be written.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> import pathlib, tempfile
+        >>> from mile import MileRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X[50:], y[50:])
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+        >>> model.report(path, X[:50], y[:50])
+        >>> path.stat().st_size < 3_000_000
+        True
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither.")
+        names = getattr(self, "feature_names_in_", None)
+        page = render(
+            self.fit_,
+            None if X is None else check_features(self, X),
+            None if y is None else np.asarray(y),
+            title=title or f"MILE {self._kind}",
+            rows="test rows",
+            feature_names=None if names is None else [str(name) for name in names],
+            target=getattr(self, "target_name_", None),
+            seconds=getattr(self, "fit_seconds_", None),
+        )
+        write_page(Path(path), page)
+
+    def forecast(self, X: Any, y: Any) -> Expected:
+        """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
+        configuration = self._configuration()
+        fresh: Any = clone(self)
+        x, codes, likelihood, _ = fresh._prepare(X, y)
+        dataset = prepare(x, codes, validation_fraction=self.validation_fraction, seed=0)
+        return forecast_fit(dataset, self._network(x.shape[1], likelihood), likelihood, **configuration)
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fit the ensemble.
+
+        Parameters
+        ----------
+        X
+            Table of shape (rows, features), numeric and finite.
+        y
+            Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones.
+
+        Returns
+        -------
+        MileRegressor or MileClassifier
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or the data cannot be used; nothing has been trained then.
+        FitFailedError
+            If every chain failed.
+        """
+        return self._fit_named(X, y, None, getattr(y, "name", None))
+
+    def fit_columns(self, X: np.ndarray, y: np.ndarray, columns: Sequence[str], target: str | None = None) -> Any:
+        """Fit a plain array whose columns have names, as they come from a file; what is saved knows them.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        columns
+            One name per column of X.
+        target
+            Name of y.
+        """
+        if len(columns) != np.shape(X)[1]:
+            raise ValueError(f"columns must be one name for each of the {np.shape(X)[1]} columns; got {len(columns)}.")
+        return self._fit_named(X, y, columns, target)
+
+    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
+        configuration = self._configuration()
+        x, codes, likelihood, classes = self._prepare(X, y)
+        if columns is not None:
+            self.feature_names_in_ = np.array([str(name) for name in columns], object)
+        self.target_name_ = target if isinstance(target, str) else None
+        self._fit(x, codes, likelihood, configuration, classes=classes)
+        return self
+
+    @abstractmethod
+    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray | None]:
+        """Check the data and return features, numbers or class codes, the likelihood, and the labels of classes."""
+
+    def to_arviz(self) -> Any:
+        """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""
+        check_is_fitted(self)
+        return self.fit_.to_arviz()
+
+    def predictive(self, X: Any, memory: int = DEFAULT_MEMORY) -> Any:
+        """Return the predictive distribution of each row: a `Predictive`, or a `ClassPredictive` for classes.
+
+        Parameters
+        ----------
+        X
+            Table of shape (rows, features).
+        memory
+            Bytes that intermediate results may take.
+        """
+        check_is_fitted(self)
+        return self.fit_.predictive(check_features(self, X), memory)
+
+    def sample_predictive(self, X: Any, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Draw n responses per row, shape (n, rows)."""
+        return self.predictive(X).sample(n, random_state)
+
+    def lppd(self, X: Any, y: Any) -> float:
+        """Return the log pointwise predictive density: the mean over rows of the log density at y."""
+        return float(np.mean(self.predictive(X).log_prob(np.asarray(y))))
+
+
+def _check_widths(widths: Any) -> tuple[int, ...]:
+    if isinstance(widths, str) or not isinstance(widths, Iterable):
+        raise ValueError(f"hidden_layer_sizes must be a sequence of widths, such as (16, 16); got {widths!r}.")
+    return tuple(check_count("each entry of hidden_layer_sizes", width) for width in widths)

@@ -1,0 +1,61 @@
+"""An estimator again from what a file says of it."""
+
+from typing import Any
+
+import numpy as np
+
+from mile._errors import UntrustedFileError
+from mile.configuration import build
+from mile.estimators._classifier import MileClassifier
+from mile.estimators._regressor import MileRegressor
+from mile.likelihoods import Categorical
+from mile.priors import BUILT_IN
+from mile.results import Fit
+from mile.samplers import DeepEnsemble, Mile, Nuts
+
+
+def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifier:
+    """Return the estimator that a file describes, fitted.
+
+    Raises
+    ------
+    UntrustedFileError
+        If the description is not of an estimator with possible arguments.
+    """
+    if not isinstance(origin, dict) or set(origin) != {"estimator", "parameters", "feature_names", "target"}:
+        raise UntrustedFileError("the file does not describe an estimator.")
+    kinds: dict[Any, Any] = {kind._kind: kind for kind in (MileRegressor, MileClassifier)}
+    word, parameters, names = origin["estimator"], origin["parameters"], origin["feature_names"]
+    if not isinstance(word, str) or word not in kinds or not isinstance(parameters, dict):
+        raise UntrustedFileError(f"{str(word)[:80]!r} is not one of {sorted(kinds)}.")
+    if (word == "classifier") != isinstance(fitted.likelihood, Categorical):
+        raise UntrustedFileError(f"a {word} does not have this likelihood.")
+    if word == "classifier" and fitted.classes is None:
+        raise UntrustedFileError("a classifier must have labels.")
+    kind = kinds[word]
+    # A folder to write to is not a file's to choose.
+    wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir"})
+    if wrong:
+        raise UntrustedFileError(f"unknown or missing argument of a {word}: {sorted(wrong)[0][:80]!r}.")
+    if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:
+        raise UntrustedFileError("random_state must be the seed of the fit.")
+    plain = (bool, int, float, str, tuple, type(None))
+    objects = {"sampler": (Mile, Nuts, DeepEnsemble, str), "prior": (*BUILT_IN, str)}
+    arguments = {name: build(value, *objects.get(name, plain)) for name, value in parameters.items()}
+    estimator = kind(**arguments)
+    try:
+        estimator._configuration()
+    except (ValueError, OverflowError) as error:
+        raise UntrustedFileError(f"the file describes an estimator with an impossible argument: {error}") from error
+    n_features = fitted.network.n_inputs
+    if names is not None:
+        are_words = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not are_words or len(names) != n_features:
+            raise UntrustedFileError("there must be one name for each feature.")
+        estimator.feature_names_in_ = np.array(names, object)
+    if origin["target"] is not None and not isinstance(origin["target"], str):
+        raise UntrustedFileError("the target's name must be a text.")
+    estimator.target_name_ = origin["target"]
+    estimator.n_features_in_ = n_features
+    estimator.fit_ = fitted
+    return estimator

@@ -1,0 +1,26 @@
+"""Figures of predictions, chains and diagnoses; each function draws on one matplotlib `Axes` and returns it.
+
+A title is a sentence with the number to see. Without `ax` a new pyplot figure is made.
+"""
+
+from mile.plot._chains import accumulation, energy, step_size, trace
+from mile.plot._classes import confidence, reliability
+from mile.plot._diagnosis import ess, rhat, variances, virial
+from mile.plot._numbers import coverage, intervals, pit, uncertainty
+
+__all__ = [
+    "accumulation",
+    "confidence",
+    "coverage",
+    "energy",
+    "ess",
+    "intervals",
+    "pit",
+    "reliability",
+    "rhat",
+    "step_size",
+    "trace",
+    "uncertainty",
+    "variances",
+    "virial",
+]

@@ -1,0 +1,131 @@
+"""A mixture over draws: the outputs of the network for each draw and row, walked over in blocks."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from mile import native
+from mile._types import Features
+from mile.execution import InProcess
+from mile.likelihoods import Categorical, Gaussian
+from mile.storage import FlatDraws
+
+DEFAULT_MEMORY = 1 << 30
+# Rows of one block: with many draws more rows are not faster, and one row costs a whole block; with few draws
+# the overhead of a block counts.
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 64, 1024
+_BLOCK_COMPONENTS = 1 << 18  # rows x draws
+_COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
+# Sums over draws are made of parts of this many draws, added in order: the numbers of a row depend neither on the
+# threads nor on the other rows.
+_PART_DRAWS = 1024
+_FEWEST_COLUMNS = 8
+_SUMMARY_ROWS = 960  # ten tiles of the native kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Draws of a network, the rows to predict, and the way to walk over them in blocks."""
+
+    network: Any
+    likelihood: Gaussian | Categorical
+    draws: Float[np.ndarray, "draw d"] | FlatDraws
+    x: Float[np.ndarray, "row feature"]
+    memory: int
+
+    @cached_property
+    def kernel(self) -> native.Specification | None:
+        """What the native kernel must know, if it is the one to use."""
+        on_cpu = jax.default_backend() == "cpu"
+        return native.specify(self.network, self.likelihood, self.draws.dtype) if on_cpu else None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.x)
+
+    @property
+    def row_bytes(self) -> int:
+        return _COPIES * 8 * self.likelihood.n_outputs * len(self.draws)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block; not by the number of threads, so that results do not depend on that."""
+        wanted = int(np.clip(_BLOCK_COMPONENTS // len(self.draws), _SMALLEST_BLOCK, _LARGEST_BLOCK))
+        return int(np.clip(self.memory // self.row_bytes, 1, wanted))
+
+    @property
+    def backend(self) -> InProcess:
+        """As many threads as there are cores and as blocks fit the memory side by side."""
+        return InProcess(n_threads=max(1, min(os.cpu_count() or 1, self.memory // (self.block_rows * self.row_bytes))))
+
+    def over_blocks(self, function: Callable[..., Any], *row_arrays: np.ndarray) -> Any:
+        """Apply `function(components, *rows)` to each block and put its results, row by row, together.
+
+        `components` has shape (draw, output, row). Results are arrays or tuples of arrays whose last axis is
+        the row.
+        """
+        size = self.block_rows
+        kernel = self.kernel
+        on_disk = not isinstance(self.draws, np.ndarray)
+        draws: Any = self.draws if kernel or on_disk else jnp.asarray(self.draws)
+        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(draws), _PART_DRAWS)]
+
+        def evaluate(draws: Any, x: np.ndarray) -> np.ndarray:
+            return native.outputs(kernel, draws, x) if kernel else np.asarray(_forward(self.network, draws, x))
+
+        starts = range(0, max(self.n_rows, 1), size)
+
+        def one_block(start: int) -> Any:
+            rows = slice(start, min(start + size, self.n_rows))
+            n_real = rows.stop - rows.start
+            # XLA's programs have one width. Numpy adds a single column up in another order than several.
+            width = max(_FEWEST_COLUMNS, n_real) if kernel else size
+            padded = np.zeros((self.x.shape[1], width), np.float32)
+            padded[:, :n_real] = self.x[rows].T
+            if on_disk:
+                components = np.concatenate([evaluate(draws[part], padded) for part in parts])
+            else:
+                components = evaluate(draws, padded)
+            arguments = [_pad_last(array[..., rows], width) for array in row_arrays]
+            result = function(components, *arguments)
+            return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
+
+        parts = self.backend.map(one_block, list(starts))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+
+    def over_draws(self, kernel: native.Specification) -> tuple[np.ndarray, np.ndarray]:
+        """Return the native kernel's means over draws, and the center of the first output that they refer to.
+
+        With a single block of rows the parts of the draws run side by side, otherwise the blocks do. One row takes
+        less time than starting threads.
+        """
+        blocks = [slice(start, start + _SUMMARY_ROWS) for start in range(0, self.n_rows, _SUMMARY_ROWS)]
+        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
+        threads, alone = InProcess(), InProcess(n_threads=1)
+        outer, inner = (alone, threads if self.n_rows > 1 else alone) if len(blocks) == 1 else (threads, alone)
+
+        def one_block(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+            x = np.ascontiguousarray(self.x[rows].T)
+            center = native.outputs(kernel, self.draws[:1], x)[0, 0]
+            sums = inner.map(lambda part: native.summarize(kernel, self.draws[part], x, center), parts)
+            return center, sum(sums[1:], start=sums[0]) / len(self.draws)
+
+        centers, means = zip(*outer.map(one_block, blocks or [slice(0, 0)]), strict=True)
+        return np.concatenate(centers), np.concatenate(means, axis=1)
+
+
+def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
+    missing = size - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)], mode="edge" if array.shape[-1] else "constant")
+
+
+@partial(jax.jit, static_argnames="network")
+def _forward(network: Any, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
+    return jax.lax.map(lambda position: network.apply(position, x), draws, batch_size=min(len(draws), 256))

@@ -1,0 +1,126 @@
+"""One page about a fit: how good its predictions are, what its chains did, what to beware of.
+
+The page is a single HTML text without scripts, fonts or images from elsewhere. Figures are SVG whose colors the page
+sets, so that they follow the reader's light or dark theme.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from mile.diagnose import Diagnosis, diagnose
+from mile.execution import InProcess
+from mile.report import _cautions, _figures, _words
+from mile.report._rows import Rows, choose_rows
+from mile.report._scores import Assessment, assess, headline, worst_rows
+from mile.results import Fit
+
+__all__ = ["render"]
+
+
+def render(
+    fit: Fit,
+    x: Float[np.ndarray, "row feature"] | None = None,
+    y: Any = None,
+    *,
+    title: str = "MILE report",
+    rows: str = "test rows",
+    feature_names: Sequence[str] | None = None,
+    target: str | None = None,
+    seconds: float | None = None,
+    notes: Sequence[str] = (),
+    diagnosis: Diagnosis | None = None,
+) -> str:
+    """Return the whole page as text.
+
+    Parameters
+    ----------
+    fit
+        As `mile.fit` returns it, or `model.fit_`.
+    x, y
+        Rows of raw features and what was observed, to judge the predictions by. Of very many rows an even selection
+        is used, and the page says so. Without them the page has diagnostics only.
+    title
+        Of the page.
+    rows
+        What the rows are, such as "test rows".
+    feature_names, target
+        Names of the columns of x, and of y.
+    seconds
+        That the fit took.
+    notes
+        Sentences to add below the summary.
+    diagnosis
+        If `diagnose(fit, x)` has been called before.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mile import MileRegressor
+    >>> from mile.report import render
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X[50:], y[50:])
+    >>> render(model.fit_, X[:50], y[:50], title="Diabetes")[:15]
+    '<!doctype html>'
+    """
+    names = _words.feature_names(fit, feature_names)
+    target = None if target is None else _words.printable(target)
+    used = choose_rows(fit, x, y)
+    diagnosis, assessment = _judge(fit, used, diagnosis)
+    page = _template().render(
+        title=title,
+        summary=_words.summary(fit, target, names, seconds),
+        notes=list(notes),
+        cautions=[*diagnosis.warnings, *_cautions.cautions(used, assessment)],
+        sections=_figures.sections(fit, used, assessment, diagnosis, target or "y"),
+        **_about_rows(fit, used, assessment, rows, names),
+        groups=_words.group_table(diagnosis),
+        chains=_words.chain_table(diagnosis),
+        glossary=_words.GLOSSARY,
+        configuration=_words.configuration(fit),
+    )
+    page = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", page)
+    return page.encode(errors="replace").decode()  # a name may contain half a character, which no file can
+
+
+def _judge(fit: Fit, rows: Rows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:
+    """Work out diagnosis and scores side by side."""
+    tasks: list[Callable[[], Any]] = [
+        lambda: None if rows is None or rows.y is None else assess(fit, rows),
+        lambda: diagnose(fit, None if rows is None else rows.x) if diagnosis is None else diagnosis,
+    ]
+    assessment, found = InProcess().map(lambda task: task(), tasks)
+    return found, assessment
+
+
+def _about_rows(
+    fit: Fit, used: Rows | None, assessment: Assessment | None, rows: str, names: list[str]
+) -> dict[str, Any]:
+    """Return what the page says about predictions of observed rows."""
+    if used is None or assessment is None:
+        return {"scores": None, "worst": None, "rows": "", "rows_note": _words.without_rows(used)}
+    return {
+        "scores": headline(fit, assessment),
+        "worst": worst_rows(fit, used, assessment, names),
+        "rows": _words.describe_rows(used, rows),
+        "rows_note": _words.about_scores(fit, used),
+    }
+
+
+@cache
+def _template() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("mile.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")

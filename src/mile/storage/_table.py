@@ -1,0 +1,144 @@
+"""A table in memory: named columns, what the text of a cell stands for, and complaints that name the place."""
+
+import difflib
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+MISSING = frozenset({"", "NA", "NaN", "nan", "null", "None"})
+_MOSTLY = 0.8  # a text column with this share of numbers is taken for a numeric one with mistakes
+_MOST_NAMES = 10  # columns listed in a message
+_LONGEST_CELL = 40  # characters of a cell quoted in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of one length: float64 with NaN for a missing number, or text (dtype object) with None for a missing one.
+
+    Messages number the rows of data from 1 and, for text files, add the line of the file at which the row begins.
+    """
+
+    columns: tuple[str, ...]
+    arrays: tuple[np.ndarray, ...]
+    source: str  # name of the file, for messages
+    lines: np.ndarray | None = None  # of a text file: the line at which each row begins
+
+    def __len__(self) -> int:
+        return len(self.arrays[0]) if self.arrays else 0
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one column.
+
+        Raises
+        ------
+        ValueError
+            If there is none of that name; the message lists those there are.
+        """
+        if name not in self.columns:
+            raise _unknown(name, self.columns, self.source)
+        return self.arrays[self.columns.index(name)]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        """Return columns side by side, in float64.
+
+        Raises
+        ------
+        ValueError
+            If a column is unknown, holds text, or has a cell that is missing or infinite.
+        """
+        values = np.empty((len(self), len(names)))
+        for index, name in enumerate(names):
+            column = self.column(name)
+            if column.dtype == object:
+                self._refuse_text(name, column)
+            values[:, index] = column  # a missing text becomes NaN
+            finite = np.isfinite(values[:, index])
+            if not finite.all():
+                self._refuse_gap(name, values[:, index], int(np.argmin(finite)))
+        return values
+
+    def _refuse_text(self, name: str, cells: np.ndarray) -> None:
+        filled = [row for row, cell in enumerate(cells) if cell is not None]
+        if not filled:
+            return
+        wrong = [row for row in filled if not is_number(cells[row])]
+        row = wrong[0] if wrong else filled[0]
+        if not wrong:
+            advice = "The whole column is stored as text: store it as numbers"
+        elif is_number(cells[row].replace(",", ".")):
+            advice = "Write decimals with a point"
+        elif len(filled) - len(wrong) >= _MOSTLY * len(filled):
+            advice = f"{len(wrong)} of {len(filled)} cells are not numbers: correct them or remove their rows"
+        else:
+            advice = "Encode text columns as numbers first"
+        raise ValueError(
+            f"Column {name!r} has {_excerpt(cells[row])} in {self._place(row)}, where a number is needed. "
+            f"{advice}, or leave it out with --drop {shlex.quote(name)}."
+        )
+
+    def _refuse_gap(self, name: str, values: np.ndarray, row: int) -> None:
+        missing = math.isnan(values[row])
+        n_rows = int(np.count_nonzero(np.isnan(values) if missing else np.isinf(values)))
+        place = self._place(row) if n_rows == 1 else f"{n_rows} rows, first in {self._place(row)}"
+        raise ValueError(
+            f"Column {name!r} is {'empty' if missing else 'infinite'} in {place}. Remove such rows or impute the "
+            f"values, or leave it out with --drop {shlex.quote(name)}."
+        )
+
+    def _place(self, row: int) -> str:
+        if self.lines is None:
+            return f"row {row + 1} of {self.source}"
+        return f"row {row + 1} (line {self.lines[row]} of {self.source})"
+
+
+def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> list[str]:
+    """Check the names of all columns and return those wanted."""
+    if not names:
+        raise ValueError(f"{path} has no columns.")
+    if "" in names:
+        index = names.index("")
+        hint = "" if index else " If pandas wrote the file, save it again with index=False."
+        raise ValueError(f"{path}: column {index + 1} has no name.{hint}")
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"{path} has two columns named {twice!r}; rename one.")
+    known = set(names)
+    for name in wanted or ():
+        if name not in known:
+            raise _unknown(name, names, path.name)
+    return list(names if wanted is None else dict.fromkeys(wanted))
+
+
+def as_floats(cells: Sequence[str]) -> np.ndarray | None:
+    """Return the numbers that cells stand for, or None if one of them is text."""
+    try:
+        try:
+            floats = list(map(float, cells))
+        except ValueError:
+            floats = [math.nan if cell.strip() in MISSING else float(cell) for cell in cells]
+    except ValueError:
+        return None
+    return None if "_" in "".join(cells) else np.array(floats)  # Python reads 1_000 as a number; other programs do not
+
+
+def is_number(cell: str) -> bool:
+    return cell.strip() not in MISSING and as_floats([cell]) is not None
+
+
+def _unknown(name: str, columns: Sequence[str], source: str) -> ValueError:
+    close = [column for column in columns if column.casefold() == name.casefold()]
+    close = close or difflib.get_close_matches(name, columns, 3)
+    listed = list(dict.fromkeys([*close, *columns]))
+    question = f"; did you mean {close[0]!r}?" if close else "."
+    more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
+    return ValueError(
+        f"{source} has no column {name!r}{question} Its columns are {', '.join(map(repr, listed[:_MOST_NAMES]))}{more}."
+    )
+
+
+def _excerpt(cell: str) -> str:
+    return repr(cell if len(cell) <= _LONGEST_CELL else f"{cell[:_LONGEST_CELL]}...")

@@ -1,0 +1,134 @@
+"""The command line as a process: its start, its pipes, and what happens when it is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mile.cli import app
+from mile.storage import write_table
+
+MILE = str(Path(sys.executable).with_name("mile"))
+COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
+BUDGET = ["--chains", "2", "--draws", "100", "--seed", "0"]
+LONG = ["--warmup-steps", "20000", "--sampling-steps", "4000", *BUDGET]
+
+
+def run(*arguments, **options):
+    """Run a command to its end."""
+    command = [MILE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    path = tmp_path / "data.csv"
+    write_table(path, {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": np.sin(x[:, 0]) + 0.1 * rng.normal(size=200)})
+    return path
+
+
+def test_all_that_are_promised_are_there():
+    promised = "demo doctor evaluate export fit forecast predict repair report resume"
+    assert promised.split() == COMMANDS
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_comes_at_once(command):
+    """The processor time counts, because the machine may be busy; of three attempts the quickest."""
+    arguments = [MILE, *command.split(), "--help"]
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run(arguments, check=True, capture_output=True)
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
+    assert min(seconds) < 0.3
+
+
+def test_help_needs_neither_jax_nor_numpy():
+    program = "import sys, mile.cli; sys.exit(bool({'jax', 'numpy', 'rich.console'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def wait_for_checkpoint(process, folder):
+    """Wait until a run has something to lose."""
+    for _ in range(1200):
+        if any(folder.glob("chains/*/member.safetensors")):
+            return
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    raise AssertionError("the run never began")
+
+
+def test_a_killed_fit_is_resumed_and_used_as_the_readme_says(data, tmp_path):
+    """It ends with the files of a fit that was not killed."""
+    folder, whole = tmp_path / "data.run", tmp_path / "whole.run"
+    arguments = [MILE, "fit", "data.csv", "--target", "y", *LONG]
+    process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for_checkpoint(process, folder)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert json.loads((folder / "MANIFEST.json").read_text())
+    stopped = run("predict", folder, data)
+    assert stopped.returncode == 1
+    assert "mile resume" in stopped.stderr
+    assert run("resume", "data.run", cwd=tmp_path).returncode == 0
+    assert run("fit", data, "--target", "y", "--out", whole, "--quiet", *LONG).returncode == 0
+    predictions = [run("predict", path, "data.csv", cwd=tmp_path).stdout for path in ("data.run", "whole.run")]
+    assert predictions[0] == predictions[1]
+    assert len(predictions[0].splitlines()) == 201
+    reported = run("report", "data.run", cwd=tmp_path)
+    assert (reported.returncode, reported.stdout) == (0, "Report  data.run/report.html\n")
+    assert (folder / "report.html").stat().st_size < 3_000_000
+
+
+def test_control_c_saves_the_run_says_so_and_ends_with_code_130(data, tmp_path):
+    folder = tmp_path / "data.run"
+    arguments = [MILE, "fit", "data.csv", "--target", "y", "--quiet", *BUDGET, "--warmup-steps", "2000000"]
+    process = subprocess.Popen(
+        [*arguments, "--sampling-steps", "4000"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_checkpoint(process, folder)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert output == ""
+    assert len(errors.splitlines()) == 1
+    assert "was stopped and is saved" in errors
+
+
+def test_a_pipe_that_closes_early_ends_it_with_one_line(data, tmp_path):
+    assert run("fit", data, "--target", "y", "--quiet", *BUDGET, "--preset", "quick", cwd=tmp_path).returncode == 0
+    rows = tmp_path / "many.csv"
+    write_table(rows, dict.fromkeys("abc", np.zeros(5_000)))
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [MILE, "predict", "data.run", "many.csv"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writer)
+    os.close(reader)  # nobody reads
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert errors.splitlines() == ["Error: the program that read the output stopped before all of it was written."]
+
+
+def test_progress_goes_to_standard_error_in_plain_lines(data, tmp_path):
+    result = run(
+        "fit", data, "--target", "y", *BUDGET, "--warmup-steps", "400000", "--sampling-steps", "4000", cwd=tmp_path
+    )
+    assert result.returncode == 0
+    assert "phase I: done in" in result.stderr
+    assert "\x1b" not in result.stderr  # no terminal, no colors
+    assert "phase" not in result.stdout
