@@ -138,7 +138,8 @@ class TestDisk:
         def remove():
             while not (folder / "draws.zarr" / "zarr.json").exists():
                 time.sleep(0.01)
-            shutil.rmtree(folder)
+            # At once: from a folder that is emptied file by file while others are written, not all may go.
+            folder.rename(tmp_path / "gone")
 
         delete = runs.at("phase III", 0, runs.once(remove), at_writes=False)
         # The next thing to be written is the checkpoint with which sampling begins.
@@ -366,13 +367,13 @@ class TestCommandLine:
         assert self.call("repair", folder).stdout == f"{folder} is whole; there is nothing to repair.\n"
         resumed = self.call("resume", folder, "--save", tmp_path / "model.mile")
         assert resumed.exit_code == 0, resumed.stderr
-        assert f"{folder} is finished: 3 chains of 50 draws of 26 weights." in resumed.stdout
-        assert resumed.stdout.count("finished without trouble") == 3
+        assert "3 chains of 50 draws of 26 weights" in resumed.stdout
+        assert "chain 0:" not in resumed.stdout  # nothing to say of a good one
         runs.assert_same_files(folder, whole)
         assert mile.load(tmp_path / "model.mile").chains.draws.shape == (3, 50, 26)
 
     def test_says_what_it_cannot_do(self, tmp_path):
-        assert self.call("resume", tmp_path / "nowhere").exit_code == 2
+        assert "nowhere" in self.call("resume", tmp_path / "nowhere").stderr
         for command in ("resume", "repair"):
             result = self.call(command, tmp_path)
             assert result.exit_code == 1
