@@ -9,7 +9,7 @@ from mile.data import Standardizer
 from mile.optimize import Members, Training
 from mile.results import Fit
 from mile.samplers import Tuned
-from mile.samplers.mile import LengthRecord, TuningRecord
+from mile.samplers._phases import LengthRecord, TuningRecord
 from mile.sampling import Chains
 
 N_INPUTS, N_CHAINS, N_DRAWS = 3, 2, 6

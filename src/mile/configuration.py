@@ -10,7 +10,7 @@ from mile.likelihoods import Categorical, Gaussian
 from mile.networks import MLP
 from mile.optimize import Patience, Training
 from mile.priors import FAMILIES, FanIn, Laplace, Normal, PerLayer, StudentT
-from mile.samplers import DeepEnsemble, Mile, Nuts
+from mile.samplers import KINDS as SAMPLER_KINDS
 from mile.samplers.mile import Geometric, Linear
 
 # A file can ask for these and for nothing else.
@@ -25,11 +25,9 @@ _KINDS: dict[str, Any] = {
     "per_layer": PerLayer,
     "training": Training,
     "patience": Patience,
-    "mile": Mile,
-    "nuts": Nuts,
     "linear": Linear,
     "geometric": Geometric,
-    "deep_ensemble": DeepEnsemble,
+    **SAMPLER_KINDS,
 }
 # Fields that hold an object, and the classes it may be of.
 _NESTED: dict[str, tuple[Any, ...]] = {

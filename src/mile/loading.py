@@ -253,7 +253,7 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
     arrays: dict[str, Any] = _read(folder, SCALES)
     arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
     arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
-    info = by_phase(arrays, "info")
+    info = by_phase(arrays, "info", parts["sampler"])
     arrays |= {
         "chain_status": _stack(kept, "status"),
         "gradient_evaluations": count_gradients(parts["sampler"], info, n_chains),

@@ -23,6 +23,8 @@ from mile.priors import Normal
 # about 30 bytes x rows x width, 16 MB for a network 16 wide, however many rows there are.
 _XLA_ROWS = 1 << 15
 _FEWEST_BLOCKS = 3  # with fewer, blocks only cost time
+# Neighboring rows that enter a mini-batch together: one cache line of each feature. Buckets are multiples of it.
+_GROUP = 16
 
 
 @jax.tree_util.register_dataclass
@@ -97,6 +99,61 @@ class Posterior:
         rows = replace(self.rows, weight=self.rows.weight / temperature)
         return replace(self, rows=rows, prior=self.prior.tempered(temperature))
 
+    # -- mini-batches: an epoch goes through all rows in an order of its own, in groups of neighbors
+
+    def shuffled(self, key: Key) -> Int[Array, " group"]:
+        """Return the order of one epoch: the groups with rows at random, then those that are padding."""
+        numbers = jax.random.uniform(key, (self.rows.y.shape[0] // _GROUP,))
+        groups = jnp.arange(len(numbers), dtype=jnp.int32)
+        return jnp.argsort(jnp.where(groups < self._n_groups, numbers, jnp.inf)).astype(jnp.int32)
+
+    def n_minibatches(self, batch_size: int) -> Int[Array, ""]:
+        """Return how many whole mini-batches an epoch has; what is left over differs from epoch to epoch."""
+        return jnp.maximum(self._n_groups // _groups_of(batch_size), 1)
+
+    def minibatch(self, order: Int[Array, " group"], index: Int[Array, ""], batch_size: int) -> "Posterior":
+        """Return mini-batch `index` of an epoch, its log likelihood scaled to all rows: an unbiased estimate of this.
+
+        `batch_size` is rounded up to whole groups; a batch that holds all rows is this posterior itself.
+        """
+        n_groups = _groups_of(batch_size)
+        if n_groups >= len(order):
+            return self
+        chosen = jax.lax.dynamic_slice_in_dim(order, index * n_groups, n_groups)
+        scale = jnp.maximum(self._n_groups / n_groups, 1.0).astype(self.rows.weight.dtype)
+
+        def take(values: Array) -> Array:
+            grouped = values.reshape(*values.shape[:-1], -1, _GROUP)
+            return jnp.take(grouped, chosen, axis=-2, mode="clip").reshape(*values.shape[:-1], -1)
+
+        rows = Rows(
+            x=take(self.rows.x),
+            y=take(self.rows.y),
+            weight=take(self.rows.weight) * scale,
+            count=jnp.asarray(n_groups * _GROUP, jnp.int32),
+        )
+        return replace(self, rows=rows)
+
+    @property
+    def _n_groups(self) -> Int[Array, ""]:
+        return -(-self.rows.count // _GROUP)
+
+    def n_parts(self, size: int) -> int:
+        """Return into how many parts `part` cuts the rows."""
+        n_slots = self.rows.y.shape[0]
+        return -(-n_slots // min(size, n_slots))
+
+    def part(self, index: Int[Array, ""] | int, size: int) -> "Part":
+        """Return the target of `size` consecutive rows with its share of the prior; all parts add up to this."""
+        rows, n_parts = self.rows, self.n_parts(size)
+        size = min(size, rows.y.shape[0])
+        wanted = jnp.asarray(index) * size
+        start = jnp.minimum(wanted, rows.y.shape[0] - size)  # the last part overlaps the one before it
+        cut = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
+        weight = jnp.where(start + jnp.arange(size) >= wanted, cut(rows.weight), 0.0)
+        part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=weight, count=jnp.asarray(size, jnp.int32))
+        return Part(replace(self, rows=part), n_parts)
+
     def native_step(self, key: Key, position: Position) -> Callable[..., Any] | None:
         """Return the native form of one step of `samplers/_mclmc.py` on this posterior, or None.
 
@@ -111,6 +168,10 @@ class Posterior:
         precision = jnp.asarray(self.prior.scale**-2, position.dtype)
         data = _data(self.rows)
         return lambda key, state, step_size, L: native.mclmc_step(spec, key, state, step_size, L, precision, data)
+
+
+def _groups_of(batch_size: int) -> int:
+    return -(-batch_size // _GROUP)
 
 
 def log_likelihood(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
@@ -203,6 +264,43 @@ def _blocked(
 
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, position, rows))
     return jax.lax.fori_loop(0, n_rows // size, add, zero)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a posterior and one of `n_parts` equal shares of its prior, inside compiled code."""
+
+    posterior: Posterior
+    n_parts: int
+
+    def logdensity(self, position: Position) -> Scalar:
+        """Return the log likelihood of these rows plus a share of the log prior."""
+        return self.value_and_grad(position)[0]
+
+    def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
+        """Return the same and its gradient."""
+        whole = self.posterior
+        value, gradient = _value_and_grad(whole.network, whole.likelihood, position, _data(whole.rows))
+        prior, prior_gradient = jax.value_and_grad(whole.prior.log_prob)(position)
+        return value + prior / self.n_parts, gradient + prior_gradient / self.n_parts
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Scaled:
+    """A target with a unit of its own along each coordinate: what it calls x is `scale` times x to the target."""
+
+    target: Any
+    scale: Position
+
+    def logdensity(self, position: Position) -> Scalar:
+        """Return the unnormalized log density."""
+        return self.target.logdensity(self.scale * position)
+
+    def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
+        """Return the same and its gradient in these units."""
+        value, gradient = self.target.value_and_grad(self.scale * position)
+        return value, self.scale * gradient
 
 
 @dataclass(frozen=True)

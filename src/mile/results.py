@@ -20,20 +20,15 @@ from mile.networks import MLP
 from mile.optimize import Members, Training
 from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
 from mile.priors import BUILT_IN, Prior
-from mile.samplers import DeepEnsemble, Mile, Nuts, Sampler, Tuned
-from mile.samplers.base import Draw
-from mile.samplers.mile import LengthRecord, TuningRecord
-from mile.samplers.nuts import AdaptationRecord
+from mile.samplers import KINDS, RECORDS, Sampler, Tuned
 from mile.sampling import Chains
 from mile.storage import DRAWS_IN_MEMORY, StoredDraws, read_tensors, sync_folders, write_tensors
 
 FORMAT = 1  # of model files; this reader knows all formats up to this one
-_RECORDS: dict[frozenset[str], Any] = {
-    frozenset(kind._fields): kind for kind in (TuningRecord, LengthRecord, AdaptationRecord, Draw)
-}
+_RECORDS: dict[frozenset[str], Any] = {frozenset(kind._fields): kind for kind in RECORDS}
+_VECTORS = (".virial", ".inverse_mass")  # reports with a number for each parameter
 _CHECKED_VALUES = 1 << 20  # weights looked at at a time
 _PARTS = ("network", "likelihood", "prior", "sampler", "training", "temperature")
-_PHASES = ("phase I", "phase II", "phase III", "adaptation", "sampling", "members")  # in their order
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,7 +205,7 @@ def build_parts(configuration: Any) -> dict[str, Any]:
         "network": (MLP,),
         "likelihood": (Gaussian, Categorical),
         "prior": BUILT_IN,
-        "sampler": (Mile, Nuts, DeepEnsemble),
+        "sampler": tuple(KINDS.values()),
         "training": (Training,),
     }
     parts = {name: build(configuration[name], *allowed) for name, allowed in kinds.items()}
@@ -261,10 +256,8 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
     classes = scales["classes"]
     if classes is not None and (not isinstance(likelihood, Categorical) or len(classes) != likelihood.n_classes):
         raise UntrustedFileError("there must be one label for each class.")
-    info = by_phase(arrays, "info")
-    history = {phase: record_of(fields) for phase, fields in by_phase(arrays, "history").items()}
-    if not set(info) | set(history) <= _phases_of(parts["sampler"]):
-        raise UntrustedFileError(f"this sampler does not have all of the phases {sorted({*info, *history})[:8]}.")
+    info = by_phase(arrays, "info", parts["sampler"])
+    history = {phase: record_of(fields) for phase, fields in by_phase(arrays, "history", parts["sampler"]).items()}
     status = _read_status(arrays)
     good = np.array([code == Status.OK for code in status])
     _check_finite("draws", arrays["draws"], good)
@@ -311,7 +304,7 @@ def _check_arrays(arrays: Mapping[str, Any], network: MLP) -> None:
     }
     counts = ("chain_status", "gradient_evaluations", "chain_ids", "status", "member_status", "member_epochs")
     floats |= {name: (n_chains,) for name in arrays if name.startswith("info.")}
-    floats |= {name: (n_chains, network.dimension) for name in floats if name.endswith(".virial")}
+    floats |= {name: (n_chains, network.dimension) for name in floats if name.endswith(_VECTORS)}
     floats |= {name: (n_chains, None) for name in arrays if name.startswith("history.")}
     for name, shape in floats.items():
         _check(arrays, name, "f", *shape)
@@ -345,25 +338,22 @@ def _numbers(arrays: Mapping[str, Any], name: str) -> np.ndarray:
     return values
 
 
-def by_phase(arrays: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
-    """Group arrays named kind.phase.name, in the order of the phases."""
+def by_phase(arrays: Mapping[str, Any], kind: str, sampler: Any) -> dict[str, dict[str, Any]]:
+    """Group arrays named kind.phase.name, in the order of the sampler's phases."""
+    try:
+        phases = [phase.name for phase in sampler.phases]
+    except ValueError as error:  # its step size is open
+        raise UntrustedFileError(str(error)) from error
     found: dict[str, dict[str, Any]] = {}
     for name, array in arrays.items():
         start, _, rest = name.partition(".")
         if start != kind:
             continue
         phase, _, entry = rest.rpartition(".")
-        if phase not in _PHASES or not (entry.isascii() and entry.isidentifier()):
-            raise UntrustedFileError(f"no phase reports {name[:80]!r}.")
+        if phase not in phases or not (entry.isascii() and entry.isidentifier()):
+            raise UntrustedFileError(f"no phase of this sampler reports {name[:80]!r}.")
         found.setdefault(phase, {})[entry] = array
-    return {phase: found[phase] for phase in _PHASES if phase in found}
-
-
-def _phases_of(sampler: Any) -> set[str]:
-    try:
-        return {phase.name for phase in sampler.phases}
-    except ValueError as error:  # its step size is open
-        raise UntrustedFileError(str(error)) from error
+    return {phase: found[phase] for phase in phases if phase in found}
 
 
 def record_of(fields: dict[str, Any]) -> Any:

@@ -16,8 +16,9 @@ from mile._random import Stage, stream
 from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.predict import Predictive
+from mile.samplers import _mclmc
+from mile.samplers._phases import Sample, Sampling, Virial
 from mile.samplers.base import Health, Tuned
-from mile.samplers.mile import Sample, Sampling, Virial, _mclmc
 from mile.sampling import run_chains
 
 PHASES = ["phase I", "phase II", "phase III", "sampling"]

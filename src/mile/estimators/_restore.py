@@ -11,7 +11,7 @@ from mile.estimators._regressor import MileRegressor
 from mile.likelihoods import Categorical
 from mile.priors import BUILT_IN
 from mile.results import Fit
-from mile.samplers import DeepEnsemble, Mile, Nuts
+from mile.samplers import KINDS
 
 
 def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifier:
@@ -40,7 +40,7 @@ def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifie
     if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:
         raise UntrustedFileError("random_state must be the seed of the fit.")
     plain = (bool, int, float, str, tuple, type(None))
-    objects = {"sampler": (Mile, Nuts, DeepEnsemble, str), "prior": (*BUILT_IN, str)}
+    objects = {"sampler": (*KINDS.values(), str), "prior": (*BUILT_IN, str)}
     arguments = {name: build(value, *objects.get(name, plain)) for name, value in parameters.items()}
     estimator = kind(**arguments)
     try:

@@ -7,9 +7,10 @@ from typing import Any
 from mile._checks import check_choice, check_count
 from mile.samplers import mile as _mile
 from mile.samplers import nuts as _nuts
+from mile.samplers._phases import LengthRecord, TuningRecord
 from mile.samplers.base import Draw, Finished, Sampler, Tuned
 from mile.samplers.mile import Mile
-from mile.samplers.nuts import Nuts
+from mile.samplers.nuts import AdaptationRecord, Nuts
 from mile.samplers.point import DeepEnsemble
 
 # Name of a sampler -> its presets. The first preset of each is what its paper used.
@@ -19,7 +20,23 @@ SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
 }
 
-__all__ = ["SAMPLERS", "DeepEnsemble", "Draw", "Finished", "Mile", "Nuts", "Sampler", "Tuned", "configure"]
+# What files may name: the classes of the table, and what phases record.
+KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()}
+RECORDS: tuple[Any, ...] = (TuningRecord, LengthRecord, AdaptationRecord, Draw)
+
+__all__ = [
+    "KINDS",
+    "RECORDS",
+    "SAMPLERS",
+    "DeepEnsemble",
+    "Draw",
+    "Finished",
+    "Mile",
+    "Nuts",
+    "Sampler",
+    "Tuned",
+    "configure",
+]
 
 
 def configure(
