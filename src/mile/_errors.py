@@ -12,6 +12,7 @@ class Status(IntEnum):
     FROZEN = 3
     DIVERGED = 4
     UNTRAINED = 5
+    NON_FINITE = 6
 
     @property
     def sentence(self) -> str:
@@ -25,6 +26,7 @@ _SENTENCES = {
     Status.BAD_STEPS: "more than 5 % of the steps of one phase were not finite and were reverted",
     Status.FROZEN: "it hardly moved: step size times steps is below a tenth of L",
     Status.DIVERGED: "it ended in a region far less probable than where it started",
+    Status.NON_FINITE: "it reached a point that is not finite and never came back",
     Status.UNTRAINED: "no epoch of its training had a finite validation loss",
 }
 

@@ -111,7 +111,7 @@ class Journey:
         """Make the first steps, in blocks that double, until one has lasted long enough to be timed."""
         phase, streams = self.sampler.phases[0], self._streams()
         self._begin(phase, streams)
-        capacity, length = blocks.buffer_capacity(self._record_shape(self.carries[0])), _FIRST_BLOCK_STEPS
+        capacity, length = blocks.buffer_capacity(self._record_shape(self.carries[0])), 1  # a step may take seconds
         while forecast.seconds_per_step is None:
             block = blocks.Block(self.step, self.step + length, self.step + length, 1)  # records nothing
             seconds = self._advance(phase, capacity, block, streams)

@@ -276,7 +276,7 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
             logdensity=arrays["logdensity"],
             energy_change=arrays["energy_change"],
             status=_codes(arrays, "chain_status"),
-            tuned=Tuned(last["step_size"], last["L"]),
+            tuned=Tuned(last["step_size"], last["L"], last.get("inverse_mass")),
             info=info,
             history=history,
             gradient_evaluations=arrays["gradient_evaluations"],

@@ -50,7 +50,7 @@ class Chains(NamedTuple):
     status
         One `Status` per chain.
     tuned
-        Step size and L per chain.
+        Step size and L per chain, and the diagonal of the inverse mass matrix where there is one, else None.
     info
         Named numbers per phase and chain, such as the realized energy variance; of the sampling phase also `virial`,
         one number per chain and coordinate.
@@ -160,6 +160,11 @@ def sample(
     configured = configure(
         sampler, preset, warmup_steps=warmup_steps, sampling_steps=sampling_steps, n_draws=n_draws
     ).with_start(step_size if step_size is not None else 0.25 * float(np.sqrt(positions.shape[1])))
+    if getattr(configured, "needs_rows", False):
+        raise ValueError(
+            f"sampler {configured.name!r} works with the rows of a data set, and a function has none: "
+            "choose another sampler, or use mile.fit."
+        )
     use_compilation_cache()
     target, watch = FunctionTarget(logdensity), Watch()
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
@@ -295,7 +300,7 @@ def run_chains(
         logdensity=recorded.logdensity,
         energy_change=recorded.energy_change,
         status=tuple(Status(code) for code in journey.status),
-        tuned=Tuned(last["step_size"], last["L"]),
+        tuned=Tuned(last["step_size"], last["L"], last.get("inverse_mass")),
         info=journey.info,
         history=journey.history,
         gradient_evaluations=count_gradients(sampler, journey.info, len(positions)),

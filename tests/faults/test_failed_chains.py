@@ -401,7 +401,7 @@ class TestVerdict:
     def test_follows_the_limits(self, step_size, L, fall, bad_steps, start, status):
         position = jnp.zeros(4)  # ten times the dimension: a fall of 40
         state = _mclmc.State(position, position, jnp.asarray(-fall), position)
-        health = Health(jnp.asarray(start), jnp.asarray(bad_steps), jnp.asarray(0.0))
+        health = Health(jnp.asarray(start), jnp.asarray(bad_steps), jnp.asarray(0.0), jnp.asarray(0))
         virial = Virial(jnp.zeros((), jnp.int32), *[jnp.zeros_like(state.position)] * 3)
         carry = Sampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health, virial)
         finished = Sample(name="sampling", n_steps=100, n_records=10).finish(carry)

@@ -267,4 +267,5 @@ _WORDS = {
     Status.FROZEN: "frozen",
     Status.DIVERGED: "diverged",
     Status.UNTRAINED: "untrained",
+    Status.NON_FINITE: "not finite",
 }

@@ -1,4 +1,8 @@
-"""The phases of MILE: tune the step size, tune L, sample; each for one chain, with what it carries and records."""
+"""The phases of MILE: tune the step size, tune L, sample; each for one chain, with what it carries and records.
+
+With a diagonal metric (`Tuned.inverse_mass`) a chain's state is in units of its own along each coordinate, in which all
+variances are about one; draws leave in the target's.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from mile._errors import Status
-from mile._types import Count, Key, Position, Scalar, Target
+from mile._types import Count, Key, Number, Position, Scalar, Target
+from mile.posterior import Scaled
 from mile.samplers import _mclmc, _step_size
 from mile.samplers._decoherence import (
     Moments,
@@ -27,6 +32,9 @@ _LARGEST_BAD_SHARE = 0.05
 _SMALLEST_TRAVEL = 0.1
 _LARGEST_FALL_PER_DIMENSION = 10.0
 _HISTORY = 200  # records kept of each tuning phase, enough for a plot
+# Units differ by no more than this factor from their root mean square: a coordinate that has hardly moved yet is not
+# known to be that narrow.
+_WIDEST_UNITS = 1e3
 
 
 class Tuning(NamedTuple):
@@ -37,6 +45,7 @@ class Tuning(NamedTuple):
     moments: Moments
     index: Int[Array, ""]  # steps done in both phases together; the schedule needs it
     health: Health
+    inverse_mass: Position | None = None  # squares of the units
 
 
 class Measuring(NamedTuple):
@@ -89,8 +98,8 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 
 @partial(
     _register_phase,
-    data_fields=["n_steps", "first_steps", "total_steps", "schedule", "step_size", "memory", "trust"],
-    meta_fields=[],
+    data_fields=["n_steps", "first_steps", "total_steps", "schedule", "step_size", "memory", "trust", "energy_limit"],
+    meta_fields=["sets_metric"],
 )
 @dataclass(frozen=True, kw_only=True)
 class TuneStepSize:
@@ -104,6 +113,8 @@ class TuneStepSize:
     step_size: float
     memory: float
     trust: float
+    energy_limit: float | None = None  # see `_guarded`
+    sets_metric: bool = False  # whether it begins by taking the variances seen so far as the metric
 
     @property
     def n_records(self) -> int:
@@ -113,20 +124,24 @@ class TuneStepSize:
     def init(self, key: Key, carry: Position | Tuning, target: Target) -> Tuning:
         """Start from a position (phase I) or go on with a new estimate of the variances (phase II)."""
         if isinstance(carry, Tuning):
-            state = carry.state
-            return carry._replace(moments=init_moments(state.position), health=_renew(carry.health))
+            carry = _change_units(carry) if self.sets_metric else carry
+            return carry._replace(moments=init_moments(carry.state.position), health=_renew(carry.health))
         state = _mclmc.init(key, carry, target)
         step_size = _step_size.init(jnp.asarray(self.step_size, state.position.dtype))
-        health = Health(state.logdensity, jnp.zeros((), jnp.int32), jnp.zeros_like(state.logdensity))
-        return Tuning(state, step_size, init_moments(state.position), jnp.zeros((), jnp.int32), health)
+        count = jnp.zeros((), jnp.int32)
+        health = Health(state.logdensity, count, jnp.zeros_like(state.logdensity), count)
+        return Tuning(state, step_size, init_moments(state.position), count, health)
 
     def step(self, key: Key, carry: Tuning, target: Target) -> tuple[Tuning, TuningRecord]:
         """Make one step, then learn from its energy change."""
-        state, step_size, moments, index, health = carry
+        state, step_size, moments, index, health, inverse_mass = carry
         dimension = state.position.shape[0]
         level = self.schedule.value(index.astype(state.position.dtype), self.first_steps, self.total_steps)
         used = step_size.value
-        state, info = _mclmc.step(key, state, target, used, _early_length(dimension))
+        target = in_units(target, inverse_mass)
+        state, info, health = _guarded(
+            key, state, target, used, _early_length(dimension), health, self.energy_limit, level
+        )
         step_size = _step_size.update(
             step_size,
             energy_change=info.energy_change,
@@ -140,16 +155,20 @@ class TuneStepSize:
         moments = update_moments(moments, state.position, jnp.where(info.finite, used, 0.0))
         variance = level * step_size.estimate / jnp.where(step_size.weight > 0.0, step_size.weight, 1.0)
         record = TuningRecord(step_size.value, variance, state.logdensity)
-        return Tuning(state, step_size, moments, index + 1, _watch(health, info)), record
+        return Tuning(state, step_size, moments, index + 1, health, inverse_mass), record
 
     def finish(self, carry: Tuning) -> Finished:
         """Report the step size and the length that the variances suggest."""
         length = length_from_moments(carry.moments, carry.step_size.value)
-        report = _report(self, carry, Tuned(carry.step_size.value, length))
+        report = _report(self, carry, Tuned(carry.step_size.value, length, carry.inverse_mass))
         return Finished(carry, _status(self, carry), report)
 
 
-@partial(_register_phase, data_fields=["n_steps", "thinning", "factor"], meta_fields=["n_coordinates", "capacity"])
+@partial(
+    _register_phase,
+    data_fields=["n_steps", "thinning", "factor", "energy_limit", "level"],
+    meta_fields=["n_coordinates", "capacity"],
+)
 @dataclass(frozen=True, kw_only=True)
 class TuneLength:
     """Phase III: record a few coordinates and set L by their autocorrelation time."""
@@ -160,6 +179,8 @@ class TuneLength:
     factor: float
     n_coordinates: int
     capacity: int  # room for samples, at least as many as there will be
+    energy_limit: float | None = None
+    level: float = 1.0  # of the energy variance, to which the limit is relative
 
     @property
     def n_records(self) -> int:
@@ -176,7 +197,7 @@ class TuneLength:
         step_size = carry.step_size.value
         return Measuring(
             state=carry.state,
-            tuned=Tuned(step_size, length_from_moments(carry.moments, step_size)),
+            tuned=Tuned(step_size, length_from_moments(carry.moments, step_size), carry.inverse_mass),
             coordinates=coordinates,
             samples=jnp.zeros((self.capacity, coordinates.shape[0]), position.dtype),
             index=jnp.zeros((), jnp.int32),
@@ -185,10 +206,10 @@ class TuneLength:
 
     def step(self, key: Key, carry: Measuring, target: Target) -> tuple[Measuring, "LengthRecord"]:
         """Make one step with the tuned step size and remember the chosen coordinates."""
-        state, info = _mclmc.step(key, carry.state, target, carry.tuned.step_size, carry.tuned.L)
+        state, info, health = _go_on(self, key, carry, target)
         # Each step overwrites its slot, so the last step of every window stays; an incomplete window is not used.
         samples = carry.samples.at[carry.index // self.thinning].set(state.position[carry.coordinates], mode="drop")
-        carry = carry._replace(state=state, samples=samples, index=carry.index + 1, health=_watch(carry.health, info))
+        carry = carry._replace(state=state, samples=samples, index=carry.index + 1, health=health)
         return carry, LengthRecord(state.logdensity, info.energy_change)
 
     def finish(self, carry: Measuring) -> Finished:
@@ -204,7 +225,7 @@ class TuneLength:
         return Finished(Sampling(carry.state, tuned, carry.health, virial), _status(self, carry), report)
 
 
-@partial(_register_phase, data_fields=["n_steps", "n_records"], meta_fields=[])
+@partial(_register_phase, data_fields=["n_steps", "n_records", "energy_limit", "level"], meta_fields=[])
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """Sampling with everything fixed."""
@@ -212,6 +233,8 @@ class Sample:
     name: str = ""
     n_steps: int
     n_records: int
+    energy_limit: float | None = None
+    level: float = 1.0
 
     @property
     def _interval(self) -> Count:
@@ -224,10 +247,10 @@ class Sample:
 
     def step(self, key: Key, carry: Sampling, target: Target) -> tuple[Sampling, Draw]:
         """Make one step."""
-        state, info = _mclmc.step(key, carry.state, target, carry.tuned.step_size, carry.tuned.L)
-        draw = Draw(state.position, state.logdensity, info.energy_change)
+        state, info, health = _go_on(self, key, carry, target)
+        position = to_target(state.position, carry.tuned.inverse_mass)
         virial = _add(carry.virial, state, self._interval)
-        return Sampling(state, carry.tuned, _watch(carry.health, info), virial), draw
+        return Sampling(state, carry.tuned, health, virial), Draw(position, state.logdensity, info.energy_change)
 
     def finish(self, carry: Sampling) -> Finished:
         """Judge the chain."""
@@ -248,15 +271,74 @@ def _early_length(dimension: int) -> float:
 def _renew(health: Health) -> Health:
     # Counters are per phase; the start is the chain's.
     return health._replace(
-        bad_steps=jnp.zeros_like(health.bad_steps), squared_energy=jnp.zeros_like(health.squared_energy)
+        bad_steps=jnp.zeros_like(health.bad_steps),
+        squared_energy=jnp.zeros_like(health.squared_energy),
+        refused_steps=jnp.zeros_like(health.refused_steps),
     )
 
 
-def _watch(health: Health, info: _mclmc.Info) -> Health:
-    return health._replace(
+def _go_on(
+    phase: "TuneLength | Sample", key: Key, carry: Measuring | Sampling, target: Target
+) -> tuple[_mclmc.State, _mclmc.Info, Health]:
+    """Make one step with everything fixed."""
+    step_size, length, inverse_mass = carry.tuned
+    target = in_units(target, inverse_mass)
+    return _guarded(key, carry.state, target, step_size, length, carry.health, phase.energy_limit, phase.level)
+
+
+def _guarded(
+    key: Key,
+    state: _mclmc.State,
+    target: Target,
+    step_size: Scalar,
+    L: Scalar | float,
+    health: Health,
+    energy_limit: Number | None,
+    level: Number,
+) -> tuple[_mclmc.State, _mclmc.Info, Health]:
+    """Make one step and keep count of it.
+
+    With an energy limit, a step whose squared energy change exceeds that many times the wanted level is taken back and
+    the chain goes on in a fresh direction (BlackJAX's high-energy rejection); tuning still learns from its energy.
+    """
+    new, info = _mclmc.step(key, state, target, step_size, L)
+    health = health._replace(
         bad_steps=health.bad_steps + ~info.finite,
         squared_energy=health.squared_energy + jnp.square(info.energy_change),
     )
+    if energy_limit is None:
+        return new, info, health
+    refused = jnp.square(info.energy_change) > energy_limit * level * state.position.shape[0]
+    # The step used the key itself; a folded one is a stream of its own.
+    back = state._replace(velocity=_mclmc.random_direction(jax.random.fold_in(key, 1), state.position))
+    new = jax.tree.map(lambda new, old: jnp.where(refused, old, new), new, back)
+    return new, info, health._replace(refused_steps=health.refused_steps + refused)
+
+
+def in_units(target: Target, inverse_mass: Position | None) -> Target:
+    """Return the target in units whose squares are `inverse_mass`."""
+    return target if inverse_mass is None else Scaled(target=target, scale=jnp.sqrt(inverse_mass))
+
+
+def to_target(position: Position, inverse_mass: Position | None) -> Position:
+    """Return a position in the target's own units."""
+    return position if inverse_mass is None else jnp.sqrt(inverse_mass) * position
+
+
+def _change_units(carry: Tuning) -> Tuning:
+    """Take the variances seen so far as the metric, and the step size along.
+
+    What the tuner knew of the energy error belongs to the old units.
+    """
+    variance = carry.moments.deviation / jnp.where(carry.moments.weight > 0.0, carry.moments.weight, 1.0)
+    typical = jnp.mean(variance)
+    narrowest, widest = typical / _WIDEST_UNITS**2, typical * _WIDEST_UNITS**2
+    known = jnp.isfinite(typical) & (typical > 0.0)
+    inverse_mass = jnp.where(known, jnp.clip(variance, narrowest, widest), 1.0)
+    units, state = jnp.sqrt(inverse_mass), carry.state
+    state = state._replace(position=state.position / units, gradient=state.gradient * units)
+    step_size = _step_size.init(carry.step_size.value / jnp.sqrt(jnp.mean(inverse_mass)))
+    return carry._replace(state=state, step_size=step_size, inverse_mass=inverse_mass)
 
 
 def _add(virial: Virial, state: _mclmc.State, interval: Count) -> Virial:
@@ -297,9 +379,12 @@ def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring
 
 def _report(
     phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring | Sampling, tuned: Tuned
-) -> dict[str, Scalar]:
+) -> dict[str, Array]:
     dimension = carry.state.position.shape[0]
-    return {
+    found = {} if tuned.inverse_mass is None else {"inverse_mass": tuned.inverse_mass}
+    if phase.energy_limit is not None:
+        found["refused_steps"] = carry.health.refused_steps.astype(tuned.step_size.dtype)
+    return found | {
         "step_size": tuned.step_size,
         "L": tuned.L,
         "bad_steps": carry.health.bad_steps.astype(tuned.step_size.dtype),

@@ -24,6 +24,7 @@ class Health(NamedTuple):
     start_logdensity: Scalar
     bad_steps: Int[Array, ""]
     squared_energy: Scalar  # sum over the phase's steps of the squared energy change
+    refused_steps: Int[Array, ""]  # taken back because of their energy change
 
 
 class Finished(NamedTuple):

@@ -32,6 +32,10 @@ class Mile:
     length_factor: float = 0.4  # Robnik et al. 2023: L = 0.4 step_size x autocorrelation time
     n_coordinates: int = 2_000  # section 3.2, phase III bottleneck
     n_fft_samples: int = 10_000  # section 3.2, phase III bottleneck
+    # Precondition by the variances of phase II; its last third then tunes the step size in the new units.
+    diagonal_metric: bool = False
+    # Steps whose energy variance exceeds the wanted one this many times are taken back; None takes back none.
+    energy_limit: float | None = None
 
     def __post_init__(self) -> None:
         check_count("warmup_steps", self.warmup_steps, smallest=3)
@@ -59,6 +63,15 @@ class Mile:
         check_number("length_factor", self.length_factor, positive=True)
         if self.step_size is not None:
             check_number("step_size", self.step_size, positive=True)
+        if not isinstance(self.diagonal_metric, bool):
+            raise ValueError(f"diagonal_metric must be True or False; got {self.diagonal_metric!r}.")
+        if self.diagonal_metric and self._phase_steps()[1] < 3:
+            raise ValueError(
+                f"warmup_steps ({self.warmup_steps}) leaves fewer than three steps for phase II, which diagonal_metric "
+                "cuts in three."
+            )
+        if self.energy_limit is not None:
+            check_number("energy_limit", self.energy_limit, positive=True)
 
     def _phase_steps(self) -> tuple[int, int, int]:
         second, third = (max(1, round(fraction * self.warmup_steps)) for fraction in self.fractions[1:])
@@ -70,8 +83,8 @@ class Mile:
         return "mile"
 
     @property
-    def phases(self) -> tuple[TuneStepSize, TuneStepSize, TuneLength, Sample]:
-        """Phases I, II, III and sampling."""
+    def phases(self) -> tuple[TuneStepSize | TuneLength | Sample, ...]:
+        """Phases I, II, III and sampling; with a diagonal metric a phase of its own after II."""
         if self.step_size is None:
             raise ValueError("step_size is open: call with_start(step_size) before running the sampler.")
         first, second, third = self._phase_steps()
@@ -85,10 +98,15 @@ class Mile:
             step_size=self.step_size,
             memory=self.step_size_memory,
             trust=self.trust,
+            energy_limit=self.energy_limit,
         )
+        again = second // 3 if self.diagonal_metric else 0
+        metric = (replace(tuning, name="metric", n_steps=again, sets_metric=True),) if again else ()
+        guard = {"energy_limit": self.energy_limit, "level": self.schedule.end}
         return (
             tuning,
-            replace(tuning, name="phase II", n_steps=second),
+            replace(tuning, name="phase II", n_steps=second - again),
+            *metric,
             TuneLength(
                 name="phase III",
                 n_steps=third,
@@ -96,8 +114,9 @@ class Mile:
                 factor=self.length_factor,
                 n_coordinates=self.n_coordinates,
                 capacity=_buffer_size(third // thinning),
+                **guard,
             ),
-            Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws),
+            Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, **guard),
         )
 
     def gradient_evaluations(self) -> int:

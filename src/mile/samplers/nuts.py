@@ -276,11 +276,12 @@ def _status(carry: Sampling) -> Int[Array, ""]:
     )
 
 
-def _report(n_steps: Int[Array, ""] | int, carry: Sampling) -> dict[str, Scalar]:
+def _report(n_steps: Int[Array, ""] | int, carry: Sampling) -> dict[str, Array]:
     tally = carry.tally
     return {
         "step_size": carry.step_size,
         "L": jnp.full_like(carry.step_size, jnp.nan),  # trajectories end where they turn back
+        "inverse_mass": carry.inverse_mass,
         "gradient_evaluations": tally.gradients,
         "divergences": tally.divergences,
         "acceptance": tally.acceptance / n_steps,

@@ -64,6 +64,8 @@ class TestConfiguration:
             *[("fractions", value) for value in ((0.5, 0.5), (0.8, 0.1, 0.2), (1.0, 0.0, 0.0), (1.1, -0.2, 0.1))],
             *[("fractions", value) for value in ((0.8, NAN, 0.1), (NAN, 0.5, 0.5), ("a", "b", "c"), None, 0.8)],
             *[("schedule", value) for value in (None, "linear", 0.5, Linear)],
+            *[("diagonal_metric", value) for value in (None, 1, "yes")],
+            *[("energy_limit", value) for value in (0.0, -1.0, NAN, INF, "high", True)],
         ],
     )
     def test_impossible_values_are_refused_with_the_name_of_the_field(self, name, value):
