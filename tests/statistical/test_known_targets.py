@@ -18,20 +18,21 @@ def starts(dimension, scale=2.0):
     return scale * np.random.default_rng(0).standard_normal((N_CHAINS, dimension))
 
 
-def sample_normal(dimension, preset, seed=1, sampling_steps=5_000):
+def sample_normal(dimension, preset, seed=1, sampling_steps=5_000, **options):
+    options = {"sampler": "mile", "warmup_steps": 6_000} | options
     return mile.sample(
         StandardNormal(),
         starts(dimension),
         preset=preset,
         random_state=seed,
-        warmup_steps=6_000,
         sampling_steps=sampling_steps,
         n_draws=sampling_steps,
+        **options,
     )
 
 
-def check_accurate(dimension, sampling_steps):
-    chains = sample_normal(dimension, "accurate", sampling_steps=sampling_steps)
+def check_accurate(dimension, sampling_steps, **options):
+    chains = sample_normal(dimension, "accurate", sampling_steps=sampling_steps, **options)
     assert chains.ok.all()
     ratio = np.square(chains.draws.astype(np.float64)).mean()
     assert 0.96 <= ratio <= 1.01
@@ -43,6 +44,12 @@ def check_accurate(dimension, sampling_steps):
 def test_accurate_preset_gives_the_moments_of_a_standard_normal(dimension):
     """A1. False failure: below 1e-3 (second moments), 4e-8 per coordinate (means)."""
     check_accurate(dimension, sampling_steps=5_000)
+
+
+@pytest.mark.parametrize("dimension", [2, 10, 100])
+def test_nuts_gives_the_moments_of_a_standard_normal(dimension):
+    """A1 for NUTS. False failure: below 0.1 in 2 dimensions (the ratio's standard error is 0.006), else below 1e-3."""
+    check_accurate(dimension, sampling_steps=5_000, sampler="nuts", warmup_steps=500)
 
 
 @pytest.mark.slow
