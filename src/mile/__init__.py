@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 # Public names and the modules that define them. Imported on first use: `import mile` loads nothing heavy,
 # allocates nothing and touches no device.
 _PUBLIC = {
+    "Adjusted": "samplers",
     "Bars": "_progress",
     "Categorical": "likelihoods",
     "Chains": "sampling",
@@ -21,10 +22,14 @@ _PUBLIC = {
     "Mile": "samplers",
     "MileClassifier": "estimators",
     "MileRegressor": "estimators",
+    "NaiveMclmc": "samplers",
     "Normal": "priors",
     "Nuts": "samplers",
     "PerLayer": "priors",
+    "Pgps": "samplers",
+    "SplitHmc": "samplers",
     "Status": "_errors",
+    "Stochastic": "samplers",
     "CorruptFileError": "_errors",
     "Interrupted": "_errors",
     "ResourceError": "_errors",
@@ -69,7 +74,7 @@ if TYPE_CHECKING:
     from mile.networks import MLP
     from mile.priors import FanIn, Laplace, Normal, PerLayer, StudentT
     from mile.results import Fit
-    from mile.samplers import DeepEnsemble, Mile, Nuts
+    from mile.samplers import Adjusted, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic
     from mile.sampling import Chains, sample
     from mile.storage import repair
 

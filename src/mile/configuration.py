@@ -34,6 +34,8 @@ _NESTED: dict[str, tuple[Any, ...]] = {
     "stopping": (Patience,),
     "schedule": (Linear, Geometric),
     "family": FAMILIES,
+    "full": (SAMPLER_KINDS["mile"],),
+    "stochastic": (SAMPLER_KINDS["stochastic"],),
 }
 _NAMES: dict[Any, str] = {kind: name for name, kind in _KINDS.items()}
 _CUSTOM = "custom"  # an object of the user's: it can be compared, but not built

@@ -1,7 +1,8 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from mile import native
 from mile._checks import check_count, check_number
 from mile._compilation import use_compilation_cache
 from mile._errors import FitFailedError, FitWarning, Status
-from mile._progress import Progress, Silent
+from mile._progress import Progress, Silent, duration
 from mile._watch import Watch
 from mile.configuration import describe
 from mile.data import Dataset
@@ -23,7 +24,7 @@ from mile.optimize import Members, Training, train_members
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal, Prior
 from mile.results import Fit, scale_tensors
-from mile.samplers import Mile, Sampler
+from mile.samplers import MINIBATCHES, Auto, Mile, Sampler, with_plan
 from mile.sampling import Chains, describe_failures, run_chains, saved_when_stopped, seed_for, time_step
 from mile.storage import (
     DATA,
@@ -270,14 +271,32 @@ class Work:
         """Return the sampler with budgets that fit the time limit; once they are planned they stay."""
         plan = run.plan
         if plan is None and watch.time_limit is not None and self.sampler.gradient_evaluations():
-            forecast = time_step(self.sampler, target, members.positions, seed=self.seed, watch=watch)
-            plan = plan_budgets(self.sampler, forecast, watch.time_limit - watch.elapsed) or {}
+            plan = self._planned(target, members.positions, watch, watch.time_limit)
             run.set_plan(plan)
-        sampler: Any = self.sampler
-        return replace(sampler, **plan) if plan else sampler
+        return with_plan(self.sampler, plan)
+
+    def _planned(self, target: Posterior, positions: np.ndarray, watch: Watch, time_limit: float) -> dict[str, int]:
+        """Time the first steps and return what the time limit asks for: smaller budgets, or mini-batches."""
+        timed = partial(time_step, target=target, positions=positions, seed=self.seed, watch=watch)
+        sampler, choice = with_plan(self.sampler, None), {}
+        forecast = timed(sampler)
+        needed = forecast.seconds_left(0, 0)
+        if isinstance(self.sampler, Auto) and needed > time_limit - watch.elapsed:
+            choice = {MINIBATCHES: 1}
+            warnings.warn(
+                f"Sampling on all rows would take about {duration(needed)}, more than the time limit of "
+                f'{duration(time_limit)} leaves, so sampler="auto" takes mini-batches (sampler="stochastic").',
+                FitWarning,
+                stacklevel=6,
+            )
+            sampler = with_plan(self.sampler, choice)
+            forecast = timed(sampler)
+        return choice | (plan_budgets(sampler, forecast, time_limit - watch.elapsed) or {})
 
     def _report_cuts(self, result: "_Attempt", watch: Watch) -> None:
-        wanted, used, n_draws = self.sampler, result.sampler, result.chains.logdensity.shape[1]
+        used, n_draws = result.sampler, result.chains.logdensity.shape[1]
+        chose_minibatches = isinstance(self.sampler, Auto) and used.name != self.sampler.full.name
+        wanted = with_plan(self.sampler, {MINIBATCHES: 1} if chose_minibatches else None)
         cuts = [
             f"{name.replace('_', ' ')} {getattr(used, name):,} instead of {getattr(wanted, name):,}"
             for name in ("warmup_steps", "sampling_steps")

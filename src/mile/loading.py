@@ -16,6 +16,7 @@ from mile.data import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
 from mile.fitting import fit
 from mile.results import Fit, assemble, build_parts, by_phase, read_fit, read_scales
+from mile.samplers import with_plan
 from mile.sampling import count_gradients
 from mile.storage import (
     DATA,
@@ -269,7 +270,7 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
 
 def _with_plan(sampler: Any, plan: dict[str, Any] | None) -> Any:
     try:
-        return replace(sampler, **plan) if plan else sampler
+        return with_plan(sampler, plan)
     except (TypeError, ValueError) as error:
         raise UntrustedFileError(f"the budgets of this run are impossible: {error}") from error
 

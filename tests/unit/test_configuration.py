@@ -17,12 +17,14 @@ from mile import (
     Normal,
     Nuts,
     PerLayer,
+    Stochastic,
     StudentT,
     UntrustedFileError,
 )
 from mile.configuration import _KINDS, build, describe, is_custom
 from mile.optimize import Patience, Training
-from mile.samplers.mile import PRESETS, Geometric, Linear
+from mile.samplers import SAMPLERS, configure
+from mile.samplers.mile import Geometric, Linear
 
 OBJECTS = [
     MLP(n_inputs=3),
@@ -31,7 +33,6 @@ OBJECTS = [
     Gaussian(),
     Categorical(2),
     Categorical(1000),
-    Nuts(),
     Nuts(warmup_steps=7, sampling_steps=9, n_draws=3, target_acceptance=0.9, max_depth=5, step_size=0.1),
     Normal(),
     Normal(scale=0.1),
@@ -46,12 +47,13 @@ OBJECTS = [
     Training(),
     Training(learning_rate=1 / 3, weight_decay=0.0, batch_size=1, max_epochs=1, stopping=Patience(epochs=3)),
     Patience(epochs=7),
-    *PRESETS.values(),
+    *(sampler for presets in SAMPLERS.values() for sampler in presets.values()),
+    configure("auto").with_start(0.1),
+    Stochastic(batch_size=7, step_size=0.1, precondition=False, schedule=Geometric()),
     Mile(step_size=1e-300, trust=np.pi, fractions=(0.2, 0.3, 0.5), length_factor=2.0, n_coordinates=1),
     Linear(),
     Linear(start=0.1, end=0.7),
     Geometric(start=1.0, end=1e-9, fraction=0.25),
-    DeepEnsemble(),
 ]
 
 

@@ -30,8 +30,12 @@ Task = Annotated[
 TimeLimit = Annotated[
     str | None, typer.Option(help="Time that may be taken, such as 90s, 10m or 2h; budgets are cut to fit.")
 ]
-Preset = Annotated[str, typer.Option(help="paper, quick (a tenth of the steps) or accurate (four times as many).")]
-Sampler = Annotated[str, typer.Option(help="mile, nuts, or deep_ensemble (no sampling).")]
+Preset = Annotated[
+    str, typer.Option(help="paper, quick (a tenth of the steps), accurate (four times as many) or exact.")
+]
+Sampler = Annotated[
+    str, typer.Option(help="mile, adjusted, stochastic, auto, nuts, naive_mclmc, split_hmc, pgps or deep_ensemble.")
+]
 Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
 Chains = Annotated[int, typer.Option(help="Networks, and chains that start from them.")]
 WarmupSteps = Annotated[int | None, typer.Option(help="Tuning steps of a chain; default: the preset's.")]

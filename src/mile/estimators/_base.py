@@ -23,7 +23,7 @@ from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
 from mile.report import render
 from mile.results import Fit
-from mile.samplers import SAMPLERS, Sampler, configure
+from mile.samplers import PRESETS, Sampler, configure
 from mile.sampling import seed_for
 from mile.storage import write_page
 
@@ -128,7 +128,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
     def _configuration(self) -> dict[str, Any]:
         """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
         check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("preset", self.preset, SAMPLERS["mile"])
+        check_choice("preset", self.preset, PRESETS)
         if self.hidden_layer_sizes is not None:
             _check_widths(self.hidden_layer_sizes)
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)

@@ -27,7 +27,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     n_chains
         Ensemble members and chains.
     preset
-        "paper" (default), "quick" (a tenth of the steps) or "accurate" (smaller steps, four times as many).
+        "paper" (default), "quick" (a tenth of the steps), "accurate" (smaller steps, four times as many) or "exact",
+        which stands for `sampler="adjusted"`.
     warmup_steps, sampling_steps, n_draws
         Budgets per chain; None takes the preset's.
     prior
@@ -45,7 +46,9 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     validation_fraction
         Share of the rows that decides when training stops; under 20 rows there is none.
     sampler
-        "mile", "nuts", "deep_ensemble" (no sampling), or a sampler object such as `Mile(trust=2.0)`.
+        "mile", "adjusted" (without discretization error), "stochastic" (mini-batches), "auto" ("mile", or "stochastic"
+        if the time limit asks for it), "deep_ensemble" (no sampling); for comparisons "nuts", "naive_mclmc",
+        "split_hmc", "pgps"; or a sampler object such as `Mile(trust=2.0)`.
     run_dir
         Folder that takes draws and checkpoints while `fit` runs. Fitting again with the same data and arguments goes
         on where the run was stopped; a finished one is loaded. One folder serves one fit: leave it None in a search.

@@ -5,37 +5,75 @@ from collections.abc import Mapping
 from typing import Any
 
 from mile._checks import check_choice, check_count
+from mile.samplers import adjusted as _adjusted
 from mile.samplers import mile as _mile
+from mile.samplers import naive_mclmc as _naive_mclmc
 from mile.samplers import nuts as _nuts
+from mile.samplers import pgps as _pgps
+from mile.samplers import split_hmc as _split_hmc
+from mile.samplers import stochastic as _stochastic
+from mile.samplers._adjusted_phases import AdjustmentRecord
 from mile.samplers._phases import LengthRecord, TuningRecord
+from mile.samplers.adjusted import Adjusted
+from mile.samplers.auto import MINIBATCHES, Auto, with_plan
 from mile.samplers.base import Draw, Finished, Sampler, Tuned
 from mile.samplers.mile import Mile
+from mile.samplers.naive_mclmc import NaiveMclmc
 from mile.samplers.nuts import AdaptationRecord, Nuts
+from mile.samplers.pgps import LangevinRecord, PathRecord, Pgps
 from mile.samplers.point import DeepEnsemble
+from mile.samplers.split_hmc import ProposalRecord, SplitHmc
+from mile.samplers.stochastic import Stochastic
 
 # Name of a sampler -> its presets. The first preset of each is what its paper used.
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "mile": _mile.PRESETS,
+    "adjusted": _adjusted.PRESETS,
+    "stochastic": _stochastic.PRESETS,
     "nuts": _nuts.PRESETS,
+    "naive_mclmc": _naive_mclmc.PRESETS,
+    "split_hmc": _split_hmc.PRESETS,
+    "pgps": _pgps.PRESETS,
     "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
 }
+# Words that stand for a choice among them: the sampler that suits the time limit, and the preset without bias.
+AUTO, EXACT = "auto", "exact"
+PRESETS = (*_mile.PRESETS, EXACT)
 
 # What files may name: the classes of the table, and what phases record.
-KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()}
-RECORDS: tuple[Any, ...] = (TuningRecord, LengthRecord, AdaptationRecord, Draw)
+KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()} | {AUTO: Auto}
+RECORDS: tuple[Any, ...] = (
+    TuningRecord,
+    LengthRecord,
+    AdaptationRecord,
+    AdjustmentRecord,
+    ProposalRecord,
+    PathRecord,
+    LangevinRecord,
+    Draw,
+)
 
 __all__ = [
     "KINDS",
+    "MINIBATCHES",
+    "PRESETS",
     "RECORDS",
     "SAMPLERS",
+    "Adjusted",
+    "Auto",
     "DeepEnsemble",
     "Draw",
     "Finished",
     "Mile",
+    "NaiveMclmc",
     "Nuts",
+    "Pgps",
     "Sampler",
+    "SplitHmc",
+    "Stochastic",
     "Tuned",
     "configure",
+    "with_plan",
 ]
 
 
@@ -58,17 +96,27 @@ def configure(
     ValueError
         If the name or the preset is unknown, or a budget is impossible.
     """
-    configured: Any = sampler
-    if isinstance(sampler, str):
-        if sampler not in SAMPLERS:
-            raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
-        presets = SAMPLERS[sampler]
-        check_choice("preset", preset, presets)
-        configured = presets[preset]
-    if not hasattr(type(configured), "phases"):
-        raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a sampler object; got {sampler!r}.")
+    check_choice("preset", preset, PRESETS)
+    if preset == EXACT:
+        if not isinstance(sampler, str) or sampler not in ("mile", "adjusted"):
+            raise ValueError(
+                f'preset "exact" stands for sampler="adjusted", which cannot be combined with {sampler!r}: '
+                "choose another preset or leave the sampler out."
+            )
+        sampler, preset = "adjusted", "paper"
     budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
     budgets = {name: check_count(name, value) for name, value in budgets.items() if value is not None}
+    if isinstance(sampler, str) and sampler == AUTO:
+        full, stochastic = (_with_budgets(SAMPLERS[name][preset], budgets) for name in ("mile", "stochastic"))
+        return Auto(full=full, stochastic=stochastic)
+    if isinstance(sampler, str) and sampler in SAMPLERS:
+        return _with_budgets(SAMPLERS[sampler][preset], budgets)
+    if not hasattr(type(sampler), "phases"):
+        raise ValueError(f"sampler must be one of {sorted((*SAMPLERS, AUTO))} or a sampler object; got {sampler!r}.")
+    return _with_budgets(sampler, budgets)
+
+
+def _with_budgets(configured: Any, budgets: dict[str, int]) -> Any:
     known = {field.name for field in dataclasses.fields(configured)}
     given = {name: value for name, value in budgets.items() if name in known}
     if "sampling_steps" in given:

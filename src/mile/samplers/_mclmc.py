@@ -84,8 +84,14 @@ def integrate(
     noise: Float[Array, "2 d"], state: State, target: Target, step_size: Scalar, L: Scalar | float
 ) -> tuple[State, Scalar]:
     """Refresh, move, refresh: one step with given standard normal noise, and its kinetic energy change."""
+    state = state._replace(velocity=_refresh(noise[0], state.velocity, step_size, L))
+    state, change = minimal_norm(state, target, step_size)
+    return state._replace(velocity=_refresh(noise[1], state.velocity, step_size, L)), change
+
+
+def minimal_norm(state: State, target: Target, step_size: Scalar) -> tuple[State, Scalar]:
+    """Move without noise by the scheme B A B A B, with two gradients; return also the kinetic energy change."""
     position, velocity, _, gradient = state
-    velocity = _refresh(noise[0], velocity, step_size, L)
     velocity, change_1 = _kick(velocity, gradient, _B1 * step_size)
     position = position + _A * step_size * velocity
     _, gradient = target.value_and_grad(position)
@@ -93,8 +99,17 @@ def integrate(
     position = position + _A * step_size * velocity
     logdensity, gradient = target.value_and_grad(position)
     velocity, change_3 = _kick(velocity, gradient, _B1 * step_size)
-    velocity = _refresh(noise[1], velocity, step_size, L)
     return State(position, velocity, logdensity, gradient), change_1 + change_2 + change_3
+
+
+def velocity_verlet(state: State, target: Target, step_size: Scalar) -> tuple[State, Scalar]:
+    """Move without noise by the scheme B A B, with one gradient; return also the kinetic energy change."""
+    position, velocity, _, gradient = state
+    velocity, change_1 = _kick(velocity, gradient, 0.5 * step_size)
+    position = position + step_size * velocity
+    logdensity, gradient = target.value_and_grad(position)
+    velocity, change_2 = _kick(velocity, gradient, 0.5 * step_size)
+    return State(position, velocity, logdensity, gradient), change_1 + change_2
 
 
 def random_direction(key: Key, like: Position) -> Position:

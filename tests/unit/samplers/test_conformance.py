@@ -23,12 +23,33 @@ from mile.sampling import run_chains
 DATASET = small_dataset()
 NETWORK = MLP(n_inputs=3, hidden=(4,))
 BUDGETS = {"warmup_steps": 60, "sampling_steps": 40, "n_draws": 20}
-FIXED_COST = {"mile", "deep_ensemble"}
+# What differs from the paper's preset: sizes that suit this small problem, and options that make other programs.
+VARIANTS = {
+    **{name: (name, {}) for name in SAMPLERS},
+    "mile, diagonal metric": ("mile", {"diagonal_metric": True}),
+    "mile, energy limit": ("mile", {"energy_limit": 100.0}),
+    "stochastic": ("stochastic", {"batch_size": 16}),
+    "stochastic, plain": ("stochastic", {"batch_size": 16, "precondition": False}),
+    "naive_mclmc": ("naive_mclmc", {"step_size": 0.01}),  # its own first step is meant to fail
+    "naive_mclmc, guarded": (
+        "naive_mclmc",
+        {"guarded": True, "preconditioned": True, "step_size": 0.01, "fractions": (0.2, 0.6, 0.2)},
+    ),
+    "split_hmc": ("split_hmc", {"part_size": 16, "step_size": 1e-3, "n_leapfrog": 5}),
+    "split_hmc, shuffled": ("split_hmc", {"part_size": 16, "step_size": 1e-3, "n_leapfrog": 5, "shuffle": True}),
+    "pgps": (
+        "pgps",
+        {"n_draws": 6, "field_updates": 3, "adjustment_steps": 5, "langevin_steps": 30, "step_size": 1e-3},
+    ),
+}
+# How much one chain costs is known before it runs, exactly.
+FIXED_COST = {"mile", "adjusted", "stochastic", "naive_mclmc", "deep_ensemble"}
 
 
-@pytest.fixture(params=SAMPLERS)
+@pytest.fixture(params=VARIANTS)
 def sampler(request):
-    return configure(request.param, "paper", **BUDGETS).with_start(0.01)
+    name, changes = VARIANTS[request.param]
+    return dataclasses.replace(configure(name, "paper", **BUDGETS), **changes).with_start(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +148,21 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(sampler, count, tmp
 
 def test_a_target_that_is_nowhere_finite_is_a_status_and_no_exception(sampler):
     nowhere = FunctionTarget(lambda x: jnp.sum(x) * jnp.nan)
-    chains = run(sampler, nowhere, np.zeros((2, 5), np.float32))
+    if not getattr(sampler, "needs_rows", False):
+        chains = run(sampler, nowhere, np.zeros((2, 5), np.float32))
+        assert chains.status == (Status.NON_FINITE_START,) * 2
+
+
+def test_rows_that_make_it_nowhere_finite_do_the_same(sampler, posterior, positions):
+    rows = dataclasses.replace(posterior.rows, y=posterior.rows.y * jnp.nan)
+    chains = run(sampler, dataclasses.replace(posterior, rows=rows), positions[:2])
     assert chains.status == (Status.NON_FINITE_START,) * 2
+
+
+def test_a_function_is_refused_by_samplers_that_need_rows(sampler):
+    if getattr(sampler, "needs_rows", False):
+        with pytest.raises(ValueError, match="rows of a data set"):
+            mile.sample(lambda x: -0.5 * x @ x, np.zeros((2, 5)), sampler)
 
 
 def test_gradients_are_those_of_the_cost_model(sampler, posterior, positions):
@@ -136,5 +170,4 @@ def test_gradients_are_those_of_the_cost_model(sampler, posterior, positions):
     if sampler.name in FIXED_COST:
         assert (found == sampler.gradient_evaluations()).all()
     else:
-        n_steps = sum(phase.n_steps for phase in sampler.phases)
-        assert np.all((found > n_steps) & (found <= sampler.gradient_evaluations()))
+        assert np.all((found > 0) & (found <= sampler.gradient_evaluations()))

@@ -1,0 +1,224 @@
+"""One step of mini-batch MCLMC: choose a mini-batch, move on its posterior, take the step back if it went wrong."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from mile._errors import Status
+from mile._types import Count, Key, Position, Scalar
+from mile.posterior import Scaled
+from mile.samplers import _mclmc, _noise
+
+GRADIENTS_PER_STEP = _mclmc.GRADIENTS_PER_STEP + 1  # one more at the old position
+# Beyond these limits a chain has failed; they are far outside what healthy chains show.
+_LARGEST_BAD_SHARE = 0.05
+_LARGEST_FALL_PER_DIMENSION = 10.0
+_LARGEST_ENERGY_CHANGE = 10.0  # in standard deviations as wanted; beyond, the integrator has lost its way
+_CUTS_PER_EPOCH = 8
+_ORDER, _CHOICE, _DIRECTION, _NOISE = 1, 2, 3, 4  # what a step draws besides the noise of its move
+
+
+class Chain(NamedTuple):
+    """Where a chain is, and what is counted of the phase under way."""
+
+    state: _mclmc.State  # log density and gradient are those of the last mini-batch
+    order: Int[Array, " group"]  # of the rows, cut into the mini-batches to choose from
+    index: Int[Array, ""]  # steps made in this phase
+    start_logdensity: Scalar  # on all rows
+    logdensity: Scalar  # on all rows, where it was last computed
+    bad_steps: Int[Array, ""]
+    refused_steps: Int[Array, ""]
+    squared_energy: Scalar
+    batch_share: Scalar  # one over the mini-batches of an epoch
+    gradients_per_step: Scalar
+
+
+class Fixed(NamedTuple):
+    """What the warm-up found: in these units noise of this level, and with this step size it acts as L_eff."""
+
+    step_size: Scalar
+    L: Scalar
+    L_eff: Scalar
+    noise: Scalar
+    units: Position
+    missing: Position  # standard deviation of the noise that is added to that of the gradient
+
+
+class Moved(NamedTuple):
+    """What one step did; `difference` is that of two mini-batches' gradients at the old position."""
+
+    energy_change: Scalar
+    finite: Bool[Array, ""]
+    difference: Position
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Tilted:
+    """A target with noise: a slope is added to its log density."""
+
+    target: Any
+    slope: Position
+
+    def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
+        """Return the unnormalized log density and its gradient."""
+        value, gradient = self.target.value_and_grad(position)
+        return value + self.slope @ position, gradient + self.slope
+
+
+def init(key: Key, position: Position, target: Any, batch_size: int) -> Chain:
+    """Start a chain with the gradient on all rows."""
+    state = _mclmc.init(key, position, target)
+    order = target.shuffled(jax.random.fold_in(key, _ORDER))
+    none = jnp.zeros((), jnp.int32)
+    is_whole = target.minibatch(order, none, batch_size) is target
+    return Chain(
+        state=state,
+        order=order,
+        index=none,
+        start_logdensity=state.logdensity,
+        logdensity=state.logdensity,
+        bad_steps=none,
+        refused_steps=none,
+        squared_energy=jnp.zeros_like(state.logdensity),
+        batch_share=jnp.asarray(1.0 / target.n_minibatches(batch_size), position.dtype),
+        gradients_per_step=jnp.asarray(GRADIENTS_PER_STEP - is_whole, position.dtype),
+    )
+
+
+def renew(chain: Chain, target: Any) -> Chain:
+    """Begin another phase: counters are per phase, and the log density on all rows is brought up to date."""
+    none = jnp.zeros((), jnp.int32)
+    return chain._replace(
+        index=none,
+        logdensity=target.logdensity(chain.state.position),
+        bad_steps=none,
+        refused_steps=none,
+        squared_energy=jnp.zeros_like(chain.squared_energy),
+    )
+
+
+def advance(
+    key: Key, chain: Chain, target: Any, fixed: Fixed, energy_variance: Any, batch_size: int, precondition: bool
+) -> tuple[Chain, Moved]:
+    """Make one step on one mini-batch; one that is not finite or changes the energy too much is taken back."""
+    order, batch = _choose(key, chain, target, batch_size)
+    old, is_whole = chain.state, batch is target
+    if not is_whole:
+        logdensity, gradient = batch.value_and_grad(old.position)
+        old = old._replace(logdensity=logdensity, gradient=gradient)
+    L = _noise.missing_length(fixed.L, fixed.L_eff)
+    move = _move if precondition and not is_whole else _move_plainly
+    new, info = move(key, old, batch, fixed, L)
+    refused = jnp.square(info.energy_change) > _LARGEST_ENERGY_CHANGE**2 * energy_variance * old.position.shape[0]
+    fresh = jax.lax.cond(
+        refused | ~info.finite,
+        lambda: _mclmc.random_direction(jax.random.fold_in(key, _DIRECTION), old.position),
+        lambda: new.velocity,
+    )
+    new = jax.tree.map(lambda new, old: jnp.where(refused | ~info.finite, old, new), new, old)._replace(velocity=fresh)
+    moved = Moved(info.energy_change, info.finite, old.gradient - chain.state.gradient)
+    chain = chain._replace(
+        state=new,
+        order=order,
+        index=chain.index + 1,
+        bad_steps=chain.bad_steps + ~info.finite,
+        refused_steps=chain.refused_steps + refused,
+        squared_energy=chain.squared_energy + jnp.square(info.energy_change),
+    )
+    return chain, moved
+
+
+def status(n_steps: Count, chain: Chain) -> Int[Array, ""]:
+    """Judge a phase of so many steps."""
+    fall = chain.start_logdensity - chain.logdensity
+    return jnp.select(
+        [
+            ~jnp.isfinite(chain.start_logdensity),
+            chain.bad_steps + chain.refused_steps > _LARGEST_BAD_SHARE * n_steps,
+            ~jnp.isfinite(chain.logdensity),
+            fall > _LARGEST_FALL_PER_DIMENSION * chain.state.position.shape[0],
+        ],
+        [Status.NON_FINITE_START, Status.BAD_STEPS, Status.NON_FINITE, Status.DIVERGED],
+        Status.OK,
+    )
+
+
+def report(n_steps: Count, chain: Chain, fixed: Fixed) -> dict[str, Any]:
+    """Return the named numbers of a phase of so many steps."""
+    dtype = fixed.step_size.dtype
+    return {
+        "step_size": fixed.step_size,
+        "L": fixed.L,
+        "L_eff": fixed.L_eff,
+        "noise": fixed.noise,
+        "inverse_mass": fixed.units**-2,
+        "batch_share": chain.batch_share,
+        "bad_steps": chain.bad_steps.astype(dtype),
+        "refused_steps": chain.refused_steps.astype(dtype),
+        "energy_variance": chain.squared_energy / (n_steps * chain.state.position.shape[0]),
+        "logdensity": chain.logdensity,
+        "gradient_evaluations": chain.gradients_per_step * n_steps,
+    }
+
+
+def _choose(key: Key, chain: Chain, target: Any, batch_size: int) -> tuple[Array, Any]:
+    """Return any of the mini-batches into which the rows are cut, and the order in which they are.
+
+    The rows that the last cut left over make its noise persist; cutting anew ends that, and takes a sort.
+    """
+    n_batches = target.n_minibatches(batch_size)
+    order = jax.lax.cond(
+        chain.index % jnp.maximum(n_batches // _CUTS_PER_EPOCH, 1) == 0,
+        lambda: target.shuffled(jax.random.fold_in(key, _ORDER)),
+        lambda: chain.order,
+    )
+    choice = jax.random.randint(jax.random.fold_in(key, _CHOICE), (), 0, n_batches)
+    batch = target.minibatch(order, choice, batch_size)
+    return (chain.order if batch is target else order), batch
+
+
+def _move_plainly(
+    key: Key, state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar
+) -> tuple[_mclmc.State, _mclmc.Info]:
+    return _mclmc.step(key, state, batch, fixed.step_size, L)
+
+
+def _move(key: Key, state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar) -> tuple[_mclmc.State, _mclmc.Info]:
+    """Make one step of MCLMC in units where the noise is the same everywhere, with the noise that this takes."""
+    units, step_size = fixed.units, fixed.step_size
+    refreshment, noise = _cheap_noise(jax.random.fold_in(key, _NOISE), state.position)
+    tilted = Tilted(target=batch, slope=fixed.missing * noise)
+    # One refreshment a step: with another half at its end, there would be two between neighboring steps.
+    velocity = state.velocity + jnp.sqrt(jnp.expm1(2.0 * step_size / L) / len(noise)) * refreshment
+    inside = _mclmc.State(
+        position=state.position * units,
+        velocity=velocity / jnp.linalg.norm(velocity),
+        logdensity=state.logdensity + tilted.slope @ state.position,
+        gradient=(state.gradient + tilted.slope) / units,
+    )
+    new, kinetic_change = _mclmc.minimal_norm(inside, Scaled(target=tilted, scale=1.0 / units), step_size)
+    energy_change = kinetic_change - new.logdensity + inside.logdensity
+    # A gradient that is not finite reaches the velocity.
+    finite = jnp.isfinite(jnp.square(energy_change) + jnp.sum(new.position) + jnp.sum(new.velocity))
+    position = new.position / units
+    outside = _mclmc.State(
+        position=position,
+        velocity=new.velocity,
+        logdensity=new.logdensity - tilted.slope @ position,
+        gradient=new.gradient * units - tilted.slope,
+    )
+    return outside, _mclmc.Info(jnp.where(finite, energy_change, 0.0), finite)
+
+
+def _cheap_noise(key: Key, like: Position) -> Float[Array, "2 d"]:
+    """Return noise of mean 0 and variance 1, from the number of ones in 32 random bits.
+
+    Only its covariance matters here, and for a thousand parameters normal noise would take longer than a gradient.
+    """
+    ones = jax.lax.population_count(jax.random.bits(key, (2, *like.shape), jnp.uint32))
+    return (ones.astype(like.dtype) - 16.0) / math.sqrt(8.0)

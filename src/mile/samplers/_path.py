@@ -1,0 +1,233 @@
+"""What path-guided particle sampling is made of: the densities of its path, the field that follows them, the cloud."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float
+
+from mile._types import Count, Key, Number, Position, Scalar, Target
+
+Particles = Float[Array, "particle d"]
+PerParticle = Float[Array, " particle"]
+Finite = Bool[Array, " particle"]
+
+_LONGEST_DRIFT = 4.0  # of a Langevin step, times the noise; see `Langevin`
+
+
+class Slope(NamedTuple):
+    """A density of the path at one particle: its logarithm, and the derivatives of that in position and in t."""
+
+    logdensity: Float[Array, "*particle"]
+    gradient: Float[Array, "*particle d"]
+    rate: Float[Array, "*particle"]
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["start_scale", "start_widening", "target_shrinkage"],
+    meta_fields=["batch_size", "rescale_batches"],
+)
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Densities p_t from the normal p_0 to the target p_1 (log-weighted shrinkage, Fan et al. 2024, section 4.1).
+
+    With b = beta + (1 - beta) t it is log p_t(x) = (1 - t) log p_0((1 - alpha t) x) + t log p_1(x / b).
+    """
+
+    start_scale: Number
+    start_widening: Number  # alpha
+    target_shrinkage: Number  # beta
+    batch_size: int
+    rescale_batches: bool
+
+    def slope(self, position: Position, time: Number, target: Target) -> Slope:
+        """Return p_t at one particle, without the constants of p_0 and p_1."""
+        alpha, beta = self.start_widening, self.target_shrinkage
+        widening, shrinkage = 1.0 - alpha * time, beta + (1.0 - beta) * time
+        start_gradient = -widening * position / self.start_scale**2
+        start = 0.5 * widening * (position @ start_gradient)
+        end, end_gradient = target.value_and_grad(position / shrinkage)
+        start_rate = -start - alpha * (1.0 - time) * (position @ start_gradient)
+        end_rate = end - (1.0 - beta) * time / shrinkage**2 * (position @ end_gradient)
+        return Slope(
+            logdensity=(1.0 - time) * start + time * end,
+            gradient=(1.0 - time) * widening * start_gradient + time / shrinkage * end_gradient,
+            rate=start_rate + end_rate,
+        )
+
+    def slopes(self, particles: Particles, time: Number, target: Target) -> tuple[Slope, Finite]:
+        """Return p_t at each particle, and where it is finite."""
+        found = jax.vmap(lambda position: self.slope(position, time, target))(particles)
+        return found, jnp.isfinite(found.logdensity + found.rate + jnp.sum(found.gradient, axis=1))
+
+    def batch(self, key: Key, target: Any) -> tuple[Any, Number]:
+        """Return the target as one step sees it, and which share of the rows that is."""
+        if not hasattr(target, "minibatch"):
+            return target, 1.0
+        batch = target.minibatch(target.shuffled(key), jnp.zeros((), jnp.int32), self.batch_size)
+        if batch is target:
+            return target, 1.0
+        rows = batch.rows
+        if not self.rescale_batches:
+            # A row weighs more in a batch than in the table by the factor that makes the batch unbiased.
+            factor = jnp.max(rows.weight) / jnp.max(target.rows.weight)
+            batch = replace(batch, rows=replace(rows, weight=rows.weight / factor))
+        return batch, jnp.minimum(rows.count / target.rows.count, 1.0)
+
+
+class Field(NamedTuple):
+    """The vector field phi: a network with one hidden layer of sigmoid units."""
+
+    inner: Float[Array, "d width"]
+    inner_bias: Float[Array, " width"]
+    outer: Float[Array, "width d"]
+    outer_bias: Float[Array, " d"]
+
+    def at(self, particles: Particles) -> tuple[Particles, PerParticle]:
+        """Return the field at each particle, and its exact divergence."""
+        hidden = jax.nn.sigmoid(particles @ self.inner + self.inner_bias)
+        products = jnp.sum(self.inner * self.outer.T, axis=0)  # of each unit: what goes in times what comes out
+        return hidden @ self.outer + self.outer_bias, (hidden * (1.0 - hidden)) @ products
+
+
+def init_field(key: Key, width: int, like: Position) -> Field:
+    """Draw weights and biases uniformly within one over the root of the fan-in, as PyTorch does for the original."""
+    dimension = like.shape[0]
+    keys = jax.random.split(key, 4)
+
+    def draw(index: int, fan_in: int, *shape: int) -> Array:
+        return jax.random.uniform(keys[index], shape, like.dtype, -(fan_in**-0.5), fan_in**-0.5)
+
+    return Field(
+        inner=draw(0, dimension, dimension, width),
+        inner_bias=draw(1, dimension, width),
+        outer=draw(2, width, width, dimension),
+        outer_bias=draw(3, width, dimension),
+    )
+
+
+def field_loss(field: Field, particles: Particles, slope: Slope, finite: Finite) -> Scalar:
+    """Return how far the field is from moving p_t as t does: the mean square of what is left of continuity.
+
+    What is left is phi . grad log p_t + div phi + d/dt log p_t minus the mean of the last, which stands for the change
+    of the unknown constant. Particles whose slope is not finite have no say.
+    """
+    velocity, divergence = field.at(particles)
+    gradient = jnp.where(finite[:, None], slope.gradient, 0.0)
+    rate = jnp.where(finite, slope.rate - mean_over(slope.rate, finite), 0.0)
+    return mean_over(jnp.square(jnp.sum(velocity * gradient, axis=1) + divergence + rate), finite)
+
+
+def train_field(
+    field: Field,
+    optimizer: Any,
+    particles: Particles,
+    slope: Slope,
+    finite: Finite,
+    *,
+    updates: Count,
+    tolerance: Number,
+    learning_rate: Number,
+) -> tuple[Field, Any, Scalar, Scalar]:
+    """Make at most `updates` steps of Adam, the last when the loss falls below `tolerance`.
+
+    Returns the field and its optimizer, the loss before the last update (infinite without any) and their number.
+    An update that is not finite is not made, and ends the training.
+    """
+    rule = optax.adam(learning_rate)
+    dtype = particles.dtype
+
+    def unfinished(state: tuple[Any, Any, Scalar, Scalar]) -> Array:
+        return (state[3] < updates) & (state[2] >= tolerance)  # NaN is not
+
+    def update(state: tuple[Any, Any, Scalar, Scalar]) -> tuple[Any, Any, Scalar, Scalar]:
+        field, optimizer, _, count = state
+        loss, gradient = jax.value_and_grad(field_loss)(field, particles, slope, finite)
+        change, new_optimizer = rule.update(gradient, optimizer, field)
+        new_field = optax.apply_updates(field, change)
+        is_finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in (loss, *gradient)))
+        field, optimizer = jax.tree.map(
+            lambda new, old: jnp.where(is_finite, new, old), (new_field, new_optimizer), (field, optimizer)
+        )
+        return field, optimizer, jnp.where(is_finite, loss, jnp.nan), count + 1.0
+
+    start = (field, optimizer, jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
+    return jax.lax.while_loop(unfinished, update, start)
+
+
+def mean_over(values: PerParticle, where: Finite) -> Scalar:
+    """Return the mean over some particles; NaN if there are none."""
+    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)
+
+
+class Tally(NamedTuple):
+    """Where the cloud began, and what is counted in a phase."""
+
+    start_logdensity: Scalar  # median over particles; NaN if one of them is not finite
+    gradients: Scalar  # in units of all rows; floats, because an int32 may overflow
+    moves: Scalar
+    reverted: Scalar
+    limited: Scalar
+
+
+class Cloud(NamedTuple):
+    """All particles on their way; `safe` is where each last had a finite density and gradient."""
+
+    particles: Particles
+    safe: Particles
+    time: Scalar
+    field: Field
+    optimizer: Any
+    tally: Tally
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["step_size"], meta_fields=["limit_drift"])
+@dataclass(frozen=True, kw_only=True)
+class Langevin:
+    """Unadjusted Langevin steps of all particles on p_t.
+
+    In equilibrium the drift has mean square step_size^2 tr H, H the curvature: wherever the step is stable, less than
+    2 step_size d, as the noise has. `limit_drift` cuts what is several times as long: a step far too long for its
+    place, which would otherwise be thrown farther at each return.
+    """
+
+    step_size: Number
+    limit_drift: bool
+
+    def step(self, key: Key, cloud: Cloud, route: Route, target: Target) -> tuple[Cloud, Scalar]:
+        """Move each particle once; return also the mean log density before."""
+        batch_key, noise_key = jax.random.split(key)
+        batch, share = route.batch(batch_key, target)
+        slope, finite = route.slopes(cloud.particles, cloud.time, batch)
+        drift = self.step_size * slope.gradient
+        if self.limit_drift:
+            longest = _LONGEST_DRIFT * jnp.sqrt(2.0 * self.step_size * drift.shape[1])
+            excess = jnp.linalg.norm(drift, axis=1) / longest
+            drift = drift / jnp.maximum(excess, 1.0)[:, None]
+            limited = cloud.tally.limited + jnp.sum(finite & (excess > 1.0))
+            cloud = cloud._replace(tally=cloud.tally._replace(limited=limited))
+        noise = jax.random.normal(noise_key, drift.shape, drift.dtype)
+        moved = cloud.particles + drift + jnp.sqrt(2.0 * self.step_size) * noise
+        return move(remember(cloud, finite), moved, finite, share), mean_over(slope.logdensity, finite)
+
+
+def remember(cloud: Cloud, finite: Finite) -> Cloud:
+    """Note where the particles are, those whose density is finite there."""
+    return cloud._replace(safe=jnp.where(finite[:, None], cloud.particles, cloud.safe))
+
+
+def move(cloud: Cloud, moved: Particles, allowed: Finite, share: Number) -> Cloud:
+    """Move each particle, or put it back where its density was last finite; count both, and a gradient for each."""
+    good = allowed & jnp.isfinite(jnp.sum(moved, axis=1))
+    n_particles, tally = len(moved), cloud.tally
+    gradients = tally.gradients + n_particles * share
+    tally = tally._replace(
+        gradients=gradients.astype(tally.gradients.dtype),
+        moves=tally.moves + n_particles,
+        reverted=tally.reverted + jnp.sum(~good),
+    )
+    return cloud._replace(particles=jnp.where(good[:, None], moved, cloud.safe), tally=tally)

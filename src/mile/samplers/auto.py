@@ -1,0 +1,62 @@
+"""The choice between full batches and mini-batches, which a fit makes when it knows how long a step takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from mile.samplers.base import Sampler
+from mile.samplers.mile import Mile
+from mile.samplers.stochastic import Stochastic
+
+MINIBATCHES = "minibatches"  # in a plan: whether they were chosen; all else there are budgets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """MILE on full batches if the time limit allows that, otherwise on mini-batches; until then it is the former."""
+
+    needs_rows: ClassVar[bool] = True  # to choose between batches
+    full: Mile
+    stochastic: Stochastic
+
+    def __post_init__(self) -> None:
+        for name, kind in (("full", Mile), ("stochastic", Stochastic)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} must be a {kind.__name__}(...); got {getattr(self, name)!r}.")
+
+    @property
+    def name(self) -> str:
+        """What `sampler=` calls it."""
+        return "auto"
+
+    @property
+    def n_draws(self) -> int:
+        """Draws kept of each chain."""
+        return max(self.full.n_draws, self.stochastic.n_draws)
+
+    @property
+    def phases(self) -> tuple[Any, ...]:
+        """Those on full batches."""
+        return self.full.phases
+
+    def gradient_evaluations(self) -> int:
+        """Return what one chain costs on full batches."""
+        return self.full.gradient_evaluations()
+
+    def with_start(self, step_size: float) -> "Auto":
+        """Fill in the starting step size of both if it was left open."""
+        return Auto(full=self.full.with_start(step_size), stochastic=self.stochastic.with_start(step_size))
+
+
+def with_plan(sampler: Any, plan: Mapping[str, int] | None) -> Sampler:
+    """Return the sampler that a plan makes of another one: its choice, with its budgets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the sampler has no such budgets, or they are impossible.
+    """
+    budgets = dict(plan or {})
+    if isinstance(sampler, Auto):
+        sampler = sampler.stochastic if budgets.pop(MINIBATCHES, 0) else sampler.full
+    return replace(sampler, **budgets) if budgets else sampler

@@ -1,0 +1,286 @@
+"""Path-guided particle sampling: its formulas against automatic derivatives, its clouds against known moments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from targets import small_dataset
+
+import mile
+from mile import MLP, Categorical, Normal, Status
+from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.samplers._path import Field, Langevin, Route, field_loss, init_field, train_field
+from mile.samplers.pgps import PRESETS, Emitting, Pgps
+from mile.sampling import run_chains
+
+NORMAL = FunctionTarget(lambda x: -0.5 * jnp.sum(jnp.square((x - 1.0) / jnp.array([0.5, 1.0, 1.5]))))
+MEAN, DEVIATION = 1.0, np.array([0.5, 1.0, 1.5])
+
+
+def route(**changes):
+    given = {"start_scale": 0.7, "start_widening": 0.4, "target_shrinkage": 0.6, "batch_size": 32}
+    return Route(**given | {"rescale_batches": True} | changes)
+
+
+def positions(n_chains=1, dimension=3):
+    return np.zeros((n_chains, dimension), np.float32)
+
+
+class TestPath:
+    @pytest.mark.parametrize("time", [0.0, 0.3, 1.0])
+    def test_derivatives_of_the_density_are_the_automatic_ones(self, time):
+        with jax.enable_x64(True):
+            path, target = route(), FunctionTarget(lambda x: -jnp.sum(jnp.cosh(x - 0.2)) + x[0] * x[1])
+
+            def logdensity(x, t):
+                """Write down the definition."""
+                start = -0.5 * jnp.sum(jnp.square((1 - 0.4 * t) * x / 0.7))
+                return (1 - t) * start + t * target.logdensity(x / (0.6 + 0.4 * t))
+
+            x = jnp.array([0.3, -1.2, 0.8])
+            found = path.slope(x, time, target)
+            assert float(found.logdensity) == pytest.approx(float(logdensity(x, time)), rel=1e-12)
+            gradient, rate = jax.grad(logdensity, argnums=(0, 1))(x, time)
+            np.testing.assert_allclose(found.gradient, gradient, rtol=1e-12)
+            assert float(found.rate) == pytest.approx(float(rate), rel=1e-12)
+
+    def test_leads_from_the_normal_to_the_target(self):
+        path = route()
+        x = jnp.array([0.3, -1.2, 0.8])
+        np.testing.assert_allclose(path.slope(x, 0.0, NORMAL).gradient, -x / 0.7**2, rtol=1e-5)
+        np.testing.assert_allclose(path.slope(x, 1.0, NORMAL).gradient, NORMAL.value_and_grad(x)[1], rtol=1e-5)
+
+
+class TestField:
+    def test_divergence_is_the_trace_of_the_jacobian(self):
+        with jax.enable_x64(True):
+            field = init_field(jax.random.key(0), 16, jnp.zeros(5))
+            particles = jax.random.normal(jax.random.key(1), (7, 5))
+            jacobians = jax.vmap(jax.jacfwd(lambda x: field.at(x[None])[0][0]))(particles)
+            np.testing.assert_allclose(field.at(particles)[1], jnp.trace(jacobians, axis1=1, axis2=2), rtol=1e-10)
+
+    def test_loss_is_zero_for_the_exact_flow(self):
+        """Shifting N(t, 1) takes the constant field 1: gradient t - x, rate x - t, and no divergence."""
+        particles = jnp.linspace(-2.0, 3.0, 20)[:, None]
+        slope = (
+            route()
+            .slope(jnp.zeros(1), 0.0, NORMAL)
+            ._replace(logdensity=jnp.zeros(20), gradient=0.4 - particles, rate=particles[:, 0] - 0.4)
+        )
+        zeros = [jnp.zeros((1, 4)), jnp.zeros(4), jnp.zeros((4, 1))]
+        everywhere = jnp.ones(20, bool)
+        # The loss subtracts the mean rate of these particles, which the flow sees as a change of the constant.
+        centered = slope._replace(gradient=slope.gradient - slope.gradient.mean())
+        assert float(field_loss(Field(*zeros, jnp.ones(1)), particles, centered, everywhere)) < 1e-10
+        assert float(field_loss(Field(*zeros, jnp.zeros(1)), particles, centered, everywhere)) > 1.0
+
+    def test_training_lowers_the_loss_and_stops_when_it_is_small(self):
+        particles = 0.7 * jax.random.normal(jax.random.key(0), (30, 3))
+        slope, finite = route().slopes(particles, 0.2, NORMAL)
+        field = init_field(jax.random.key(1), 16, particles[0])
+        optimizer = optax.adam(1e-2).init(field)
+        train = jax.jit(train_field)
+        options = {"updates": 300, "learning_rate": 1e-2}
+        before = float(field_loss(field, particles, slope, finite))
+        trained, _, loss, updates = train(field, optimizer, particles, slope, finite, tolerance=0.0, **options)
+        assert updates == 300
+        assert float(field_loss(trained, particles, slope, finite)) < 0.1 * before
+        *_, loss, updates = train(field, optimizer, particles, slope, finite, tolerance=0.5 * before, **options)
+        assert 1 < updates < 300
+        assert loss < 0.5 * before
+
+    def test_particles_without_a_finite_density_have_no_say(self):
+        particles = 0.7 * jax.random.normal(jax.random.key(0), (30, 3))
+        slope, finite = route().slopes(particles, 0.2, NORMAL)
+        field = init_field(jax.random.key(1), 16, particles[0])
+        broken = slope._replace(gradient=slope.gradient.at[3].set(jnp.nan), rate=slope.rate.at[3].set(jnp.inf))
+        loss, gradient = jax.value_and_grad(field_loss)(field, particles, broken, finite.at[3].set(False))
+        rest = jax.tree.map(lambda leaf: jnp.delete(leaf, 3, axis=0), slope)
+        assert float(loss) == pytest.approx(
+            float(field_loss(field, jnp.delete(particles, 3, axis=0), rest, finite[1:]))
+        )
+        assert all(bool(jnp.isfinite(leaf).all()) for leaf in gradient)
+
+
+class TestCloud:
+    """All with the shapes and the target of the first, so that they share its programs."""
+
+    def test_of_the_paper_preset_has_the_moments_of_a_normal(self):
+        """Four clouds of 100 particles; five standard errors, false once in 200,000.
+
+        Langevin steps on a variance v have v / (1 - step / (2 v)) instead: 5/4 of it for the narrowest coordinate.
+        """
+        chains = mile.sample(NORMAL.function, np.zeros((4, 3)), PRESETS["paper"], random_state=0)
+        draws = chains.draws.reshape(-1, 3).astype(float)
+        assert chains.ok.all()
+        np.testing.assert_allclose((draws.mean(axis=0) - MEAN) / DEVIATION, 0.0, atol=5 * np.sqrt(1.25 / 400))
+        inflation = 1 / (1 - 0.1 / (2 * DEVIATION**2))
+        np.testing.assert_allclose(draws.var(axis=0) / DEVIATION**2, inflation, atol=5 * 1.25 * np.sqrt(2 / 400))
+        assert not chains.info["langevin"]["limited_steps"].any()
+
+    def test_follows_the_path_even_without_langevin_steps(self):
+        """The field alone must bring the cloud most of the way from N(0, 0.5) to the mean of the target."""
+        sampler = Pgps(adjustment_steps=0, langevin_steps=1, step_size=1e-6, field_learning_rate=1e-2)
+        chains = run_chains(sampler, NORMAL, positions(), seed=0)
+        np.testing.assert_allclose(chains.draws[0].mean(axis=0), MEAN, atol=0.3)
+        history = chains.history["path"]
+        assert np.all(np.diff(history.time[0]) > 0)
+        assert history.time[0, -1] == 1.0
+
+    def test_stays_when_the_path_has_ended(self):
+        few = {"field_updates": 5, "adjustment_steps": 10, "langevin_steps": 1}
+        short, long = (run_chains(Pgps(path_steps=n, **few), NORMAL, positions(), seed=0) for n in (50, 55))
+        np.testing.assert_array_equal(short.history["path"].loss[0], long.history["path"].loss[0, :50])
+        assert np.isinf(long.history["path"].loss[0, 50:]).all()  # no update
+        np.testing.assert_array_equal(short.draws, long.draws)
+        assert short.gradient_evaluations.tolist() == [100 * (50 + 10 * 10 + 1)]
+        assert Pgps(**few).gradient_evaluations() == 100 * (50 + 10 * 10 + 1)
+
+    def test_that_does_not_reach_the_end_of_the_path_is_a_status(self):
+        """A displacement this small allows for a ten-thousandth of the path."""
+        sampler = Pgps(largest_displacement=1e-6, field_updates=1, langevin_steps=1)
+        chains = run_chains(sampler, NORMAL, positions(), seed=0)
+        assert chains.status == (Status.FROZEN,)
+        assert chains.info["path"]["time"][0] < 0.01
+
+    def test_is_random_and_ignores_the_trained_network(self):
+        phase = Pgps(n_draws=10).phases[0]
+        one, other = (phase.init(jax.random.key(0), jnp.full(3, shift), NORMAL) for shift in (0.0, 5.0))
+        np.testing.assert_array_equal(one.particles, other.particles)
+        assert len(np.unique(one.particles)) == 30
+
+
+@pytest.mark.slow
+def test_of_a_banana_has_its_moments():
+    """x0 ~ N(0, 1), x1 ~ N(x0^2, 1): the means are 0 and 1, the variance of x1 is 3. Five standard errors."""
+    banana = FunctionTarget(lambda x: -0.5 * (x[0] ** 2 + (x[1] - x[0] ** 2) ** 2))
+    sampler = Pgps(n_draws=200, step_size=0.02)
+    draws = run_chains(sampler, banana, positions(4, 2), seed=0).draws.reshape(-1, 2).astype(float)
+    np.testing.assert_allclose(draws.mean(axis=0), [0.0, 1.0], atol=5 * np.sqrt(3 / 800) + 0.05)
+    assert 0.8 < draws[:, 0].var() < 1.25
+    assert np.corrcoef(draws[:, 0] ** 2, draws[:, 1])[0, 1] > 0.6
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    dataset = small_dataset(n_rows=128, classes=3)
+    network = MLP(n_inputs=3, hidden=(4,), n_outputs=3, activation="sigmoid")
+    rows = pad_rows(dataset.x_train, dataset.y_train)  # 96 rows
+    return Posterior(rows=rows, network=network, likelihood=Categorical(3), prior=Normal())
+
+
+class TestBatches:
+    def test_of_all_orders_average_to_the_whole_gradient(self, posterior):
+        position = jnp.asarray(np.random.default_rng(0).standard_normal(posterior.dimension).astype(np.float32))
+        gradient = jax.jit(lambda key: route().batch(key, posterior)[0].value_and_grad(position)[1])
+        found = np.mean([gradient(key) for key in jax.random.split(jax.random.key(0), 300)], axis=0)
+        whole = posterior.value_and_grad(position)[1]
+        assert np.linalg.norm(found - whole) < 0.1 * np.linalg.norm(whole)
+
+    def test_without_rescaling_have_the_likelihood_of_their_rows_alone(self, posterior):
+        """A third of the rows, so a third of the log likelihood; the prior stays."""
+        position = jnp.asarray(np.random.default_rng(0).standard_normal(posterior.dimension).astype(np.float32))
+        prior = posterior.prior.log_prob(position)
+        key = jax.random.key(0)
+        scaled, share = route().batch(key, posterior)
+        plain, _ = route(rescale_batches=False).batch(key, posterior)
+        assert float(share) == pytest.approx(1 / 3)
+        ratio = (plain.logdensity(position) - prior) / (scaled.logdensity(position) - prior)
+        assert float(ratio) == pytest.approx(1 / 3, rel=1e-4)
+
+    def test_reach_the_langevin_step_and_are_counted_by_their_share_of_the_rows(self, posterior):
+        """With the same key, two steps differ by what rescaling makes of the drift."""
+        phase = Pgps(n_draws=10).phases[0]
+        cloud = phase.init(jax.random.key(0), jnp.zeros(posterior.dimension), posterior)
+        cloud = cloud._replace(time=jnp.ones(()))
+        langevin = Langevin(step_size=0.01, limit_drift=False)
+        paths = [route(rescale_batches=rescale) for rescale in (True, False)]
+        key = jax.random.key(1)
+        ends = [jax.jit(langevin.step)(key, cloud, path, posterior)[0] for path in paths]
+        batches = [path.batch(jax.random.split(key)[0], posterior)[0] for path in paths]
+        scaled, plain = (jax.vmap(batch.value_and_grad)(cloud.particles)[1] for batch in batches)
+        np.testing.assert_allclose(ends[0].particles - ends[1].particles, 0.01 * (scaled - plain), rtol=1e-3, atol=1e-5)
+        assert float(ends[0].tally.gradients) == pytest.approx(10 / 3)
+
+    def test_that_hold_all_rows_are_the_posterior(self, posterior):
+        batch, share = route(batch_size=96).batch(jax.random.key(0), posterior)
+        assert batch is posterior
+        assert share == 1.0
+
+
+class TestFailure:
+    def test_moves_that_are_not_finite_are_reverted_and_counted(self):
+        """Curvature 10,000 and steps of 0.1: the drift overshoots a thousandfold, beyond any float in twenty steps."""
+        ended, draws = settle(SHARP, limit_drift=False)
+        assert int(ended.status) == Status.BAD_STEPS
+        assert np.isfinite(draws.particles).all()
+        assert np.isfinite(draws.logdensity).all()
+        assert float(ended.report["bad_steps"]) > 50
+
+    def test_a_limited_drift_keeps_a_sharp_target_in_reach(self):
+        ended, draws = settle(SHARP, limit_drift=True)
+        assert np.abs(draws.particles).max() < 20.0
+        assert float(ended.report["bad_steps"]) == 0
+        assert float(ended.report["limited_steps"]) > 500
+
+    def test_particles_return_from_where_the_density_is_not_finite(self):
+        box = FunctionTarget(lambda x: jnp.where(jnp.max(jnp.abs(x)) < 1.5, -0.5 * x @ x, jnp.nan))
+        ended, draws = settle(box, start_scale=0.2)
+        assert np.abs(draws.particles).max() < 1.5
+        assert np.isfinite(draws.logdensity).all()
+        assert int(ended.status) == Status.BAD_STEPS
+        assert float(ended.report["bad_steps"]) > 0
+
+    def test_a_start_that_is_not_finite_for_one_particle_is_a_status(self):
+        cut = FunctionTarget(lambda x: jnp.where(x[0] > -1.0, -0.5 * x @ x, jnp.nan))
+        phase = Pgps(n_draws=50).phases[0]
+        assert int(phase.finish(phase.init(jax.random.key(0), jnp.zeros(3), cut)).status) == Status.NON_FINITE_START
+
+    def test_a_cloud_that_fell_or_left_the_finite_is_a_status(self):
+        emit = Pgps(n_draws=4).phases[-1]
+        cases = {(-1.0, -2.0): Status.OK, (-1.0, -50.0): Status.DIVERGED, (-1.0, np.nan): Status.NON_FINITE}
+        for (first, last), expected in cases.items():
+            carry = Emitting(jnp.zeros((4, 3)), jnp.full(4, last), jnp.asarray(first), jnp.asarray(0))
+            assert int(emit.finish(carry).status) == expected
+
+
+SHARP = FunctionTarget(lambda x: -5e3 * jnp.sum(jnp.square(x)))
+
+
+def settle(target, n_steps=100, **options):
+    """Make Langevin steps on a target from random points; return how that ended and the draws."""
+    path, phase, emit = Pgps(n_draws=10, langevin_steps=n_steps, **options).phases
+
+    @jax.jit
+    def run(key):
+        cloud = phase.init(key, path.init(key, jnp.zeros(3), target), target)
+        step = lambda index, cloud: phase.step(jax.random.fold_in(key, index), cloud, target)[0]  # noqa: E731
+        cloud = jax.lax.fori_loop(0, n_steps, step, cloud)
+        return phase.finish(cloud), emit.init(key, cloud, target)
+
+    return run(jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n_draws": 0},
+        {"start_scale": 0.0},
+        {"start_widening": 1.5},
+        {"target_shrinkage": 0.0},
+        {"path_steps": 49},
+        {"step_size": -0.1},
+        {"adjustment_interval": 2.0},
+        {"rescale_batches": 1},
+        {"limit_drift": None},
+    ],
+)
+def test_impossible_arguments_are_named(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        Pgps(**arguments)
+
+
+def test_presets_are_of_its_name():
+    assert set(PRESETS) == {"paper", "quick", "accurate"}
+    assert all(preset.with_start(0.1).name == "pgps" for preset in PRESETS.values())
