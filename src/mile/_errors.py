@@ -24,7 +24,7 @@ _SENTENCES = {
     Status.OK: "finished without trouble",
     Status.NON_FINITE_START: "its starting point has a log density that is not finite",
     Status.BAD_STEPS: "more than 5 % of the steps of one phase were not finite and were reverted",
-    Status.FROZEN: "it hardly moved: step size times steps is below a tenth of L",
+    Status.FROZEN: "it hardly moved: its steps were far too short for its L, or its proposals nearly all refused",
     Status.DIVERGED: "it ended in a region far less probable than where it started",
     Status.NON_FINITE: "it reached a point that is not finite and never came back",
     Status.UNTRAINED: "no epoch of its training had a finite validation loss",

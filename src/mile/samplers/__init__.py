@@ -96,7 +96,6 @@ def configure(
     ValueError
         If the name or the preset is unknown, or a budget is impossible.
     """
-    check_choice("preset", preset, PRESETS)
     if preset == EXACT:
         if not isinstance(sampler, str) or sampler not in ("mile", "adjusted"):
             raise ValueError(
@@ -106,11 +105,12 @@ def configure(
         sampler, preset = "adjusted", "paper"
     budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
     budgets = {name: check_count(name, value) for name, value in budgets.items() if value is not None}
-    if isinstance(sampler, str) and sampler == AUTO:
+    if isinstance(sampler, str) and sampler in (*SAMPLERS, AUTO):
+        check_choice("preset", preset, PRESETS)
+        if sampler != AUTO:
+            return _with_budgets(SAMPLERS[sampler][preset], budgets)
         full, stochastic = (_with_budgets(SAMPLERS[name][preset], budgets) for name in ("mile", "stochastic"))
         return Auto(full=full, stochastic=stochastic)
-    if isinstance(sampler, str) and sampler in SAMPLERS:
-        return _with_budgets(SAMPLERS[sampler][preset], budgets)
     if not hasattr(type(sampler), "phases"):
         raise ValueError(f"sampler must be one of {sorted((*SAMPLERS, AUTO))} or a sampler object; got {sampler!r}.")
     return _with_budgets(sampler, budgets)

@@ -16,15 +16,11 @@ from mile._errors import Status
 from mile._types import Count, Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _trajectories
 from mile.samplers._decoherence import Moments, init_moments, length_from_autocorrelation, update_moments
-from mile.samplers._phases import Tuning, Virial
-from mile.samplers._phases import _add as _add_to_virial
-from mile.samplers.base import Draw, Finished
+from mile.samplers._phases import Tuning, Virial, add_to_virial
+from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, inverse_mass_from
 
-_LARGEST_FALL_PER_DIMENSION = 10.0  # as for MILE: far outside what healthy chains show
 _SMALLEST_MOVING_SHARE = 0.01  # of the proposals; a chain that moves more rarely has failed
-_HISTORY = 200  # records kept of each phase of the adaptation
 _CAUTION = 0.3  # first step size to try, relative to MILE's, whose energy error is far larger
-_WIDEST_UNITS = 1e3  # units differ by no more than this factor from their root mean square
 
 
 class Adapting(NamedTuple):
@@ -81,7 +77,7 @@ class Adapt:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Tuning | Adapting, target: Target) -> Adapting:
         """Begin with MILE's chain, or go on."""
@@ -188,7 +184,7 @@ class Sample:
         mean_steps = _trajectories.expected_steps(carry.step_size, carry.L, self.longest)
         walk, _, _ = _trajectories.advance(key, carry.walk, target, carry.step_size, mean_steps)
         draw = Draw(walk.unit * walk.draw.position, walk.draw.logdensity, walk.last_energy_change)
-        return carry._replace(walk=walk, virial=_add_to_virial(carry.virial, walk.draw, self._interval)), draw
+        return carry._replace(walk=walk, virial=add_to_virial(carry.virial, walk.draw, self._interval)), draw
 
     def finish(self, carry: Sampling) -> Finished:
         """Judge the chain."""
@@ -223,9 +219,7 @@ def _spread(moments: Moments, gradients: Moments) -> Position:
     variance, steepness = (each.deviation / jnp.maximum(each.weight, 1e-30) for each in (moments, gradients))
     both = (steepness > 0.0) & (gradients.weight > 0.0)
     squared = jnp.where(both, jnp.sqrt(variance / jnp.where(both, steepness, 1.0)), variance)
-    typical = jnp.mean(squared)
-    known = jnp.isfinite(typical) & (typical > 0.0)
-    return jnp.where(known, jnp.sqrt(jnp.clip(squared / typical, _WIDEST_UNITS**-2, _WIDEST_UNITS**2) * typical), 1.0)
+    return jnp.sqrt(inverse_mass_from(squared))
 
 
 def _gather(moments: Moments, gradients: Moments, draw: _mclmc.State) -> tuple[Moments, Moments]:
@@ -238,7 +232,7 @@ def _status(walk: _trajectories.Walk) -> Int[Array, ""]:
     return jnp.select(
         [
             ~jnp.isfinite(walk.start_logdensity),
-            fall > _LARGEST_FALL_PER_DIMENSION * walk.draw.position.shape[0],
+            fall > LARGEST_FALL_PER_DIMENSION * walk.draw.position.shape[0],
         ],
         [Status.NON_FINITE_START, Status.DIVERGED],
         Status.OK,

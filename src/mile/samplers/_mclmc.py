@@ -102,16 +102,6 @@ def minimal_norm(state: State, target: Target, step_size: Scalar) -> tuple[State
     return State(position, velocity, logdensity, gradient), change_1 + change_2 + change_3
 
 
-def velocity_verlet(state: State, target: Target, step_size: Scalar) -> tuple[State, Scalar]:
-    """Move without noise by the scheme B A B, with one gradient; return also the kinetic energy change."""
-    position, velocity, _, gradient = state
-    velocity, change_1 = _kick(velocity, gradient, 0.5 * step_size)
-    position = position + step_size * velocity
-    logdensity, gradient = target.value_and_grad(position)
-    velocity, change_2 = _kick(velocity, gradient, 0.5 * step_size)
-    return State(position, velocity, logdensity, gradient), change_1 + change_2
-
-
 def random_direction(key: Key, like: Position) -> Position:
     """Draw a unit vector of the shape of `like`."""
     return _normalize(jax.random.normal(key, like.shape, like.dtype))

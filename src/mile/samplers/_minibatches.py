@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from mile._errors import Status
 from mile._types import Count, Key, Position, Scalar
@@ -18,8 +18,7 @@ GRADIENTS_PER_STEP = _mclmc.GRADIENTS_PER_STEP + 1  # one more at the old positi
 _LARGEST_BAD_SHARE = 0.05
 _LARGEST_FALL_PER_DIMENSION = 10.0
 _LARGEST_ENERGY_CHANGE = 10.0  # in standard deviations as wanted; beyond, the integrator has lost its way
-_CUTS_PER_EPOCH = 8
-_ORDER, _CHOICE, _DIRECTION, _NOISE = 1, 2, 3, 4  # what a step draws besides the noise of its move
+_ORDER, _CHOICE, _DIRECTION = 1, 2, 3  # what is drawn besides the noise of a move
 
 
 class Chain(NamedTuple):
@@ -106,14 +105,17 @@ def advance(
     key: Key, chain: Chain, target: Any, fixed: Fixed, energy_variance: Any, batch_size: int, precondition: bool
 ) -> tuple[Chain, Moved]:
     """Make one step on one mini-batch; one that is not finite or changes the energy too much is taken back."""
-    order, batch = _choose(key, chain, target, batch_size)
+    bits = _bits(key, chain.state.position, precondition)
+    order, batch = _choose(key, bits[0], chain, target, batch_size)
     old, is_whole = chain.state, batch is target
     if not is_whole:
         logdensity, gradient = batch.value_and_grad(old.position)
         old = old._replace(logdensity=logdensity, gradient=gradient)
     L = _noise.missing_length(fixed.L, fixed.L_eff)
-    move = _move if precondition and not is_whole else _move_plainly
-    new, info = move(key, old, batch, fixed, L)
+    if precondition and not is_whole:
+        new, info = _move(bits[1:], old, batch, fixed, L)
+    else:
+        new, info = _mclmc.step(key, old, batch, fixed.step_size, L)
     refused = jnp.square(info.energy_change) > _LARGEST_ENERGY_CHANGE**2 * energy_variance * old.position.shape[0]
     fresh = jax.lax.cond(
         refused | ~info.finite,
@@ -166,45 +168,50 @@ def report(n_steps: Count, chain: Chain, fixed: Fixed) -> dict[str, Any]:
     }
 
 
-def _choose(key: Key, chain: Chain, target: Any, batch_size: int) -> tuple[Array, Any]:
+def _bits(key: Key, like: Position, precondition: bool) -> UInt32[Array, " word"]:
+    """Return what a step takes at random besides the noise of `_mclmc.step`; each call of a generator costs time."""
+    if precondition:
+        return jax.random.bits(key, (1 + 2 * like.size,), jnp.uint32)
+    return jax.random.bits(jax.random.fold_in(key, _CHOICE), (1,), jnp.uint32)
+
+
+def _choose(
+    key: Key, bits: UInt32[Array, ""], chain: Chain, target: Any, batch_size: int
+) -> tuple[Int[Array, " group"], Any]:
     """Return any of the mini-batches into which the rows are cut, and the order in which they are.
 
-    The rows that the last cut left over make its noise persist; cutting anew ends that, and takes a sort.
+    They are cut anew as often as an epoch would be over: a cut leaves rows over, whose absence is noise that persists.
     """
     n_batches = target.n_minibatches(batch_size)
     order = jax.lax.cond(
-        chain.index % jnp.maximum(n_batches // _CUTS_PER_EPOCH, 1) == 0,
+        chain.index % n_batches == 0,
         lambda: target.shuffled(jax.random.fold_in(key, _ORDER)),
         lambda: chain.order,
     )
-    choice = jax.random.randint(jax.random.fold_in(key, _CHOICE), (), 0, n_batches)
+    choice = (bits % n_batches.astype(jnp.uint32)).astype(jnp.int32)
     batch = target.minibatch(order, choice, batch_size)
     return (chain.order if batch is target else order), batch
 
 
-def _move_plainly(
-    key: Key, state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar
+def _move(
+    bits: UInt32[Array, " word"], state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar
 ) -> tuple[_mclmc.State, _mclmc.Info]:
-    return _mclmc.step(key, state, batch, fixed.step_size, L)
-
-
-def _move(key: Key, state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar) -> tuple[_mclmc.State, _mclmc.Info]:
     """Make one step of MCLMC in units where the noise is the same everywhere, with the noise that this takes."""
     units, step_size = fixed.units, fixed.step_size
-    refreshment, noise = _cheap_noise(jax.random.fold_in(key, _NOISE), state.position)
+    refreshment, noise = _cheap_noise(bits, state.position)
     tilted = Tilted(target=batch, slope=fixed.missing * noise)
     # One refreshment a step: with another half at its end, there would be two between neighboring steps.
     velocity = state.velocity + jnp.sqrt(jnp.expm1(2.0 * step_size / L) / len(noise)) * refreshment
     inside = _mclmc.State(
         position=state.position * units,
-        velocity=velocity / jnp.linalg.norm(velocity),
+        velocity=velocity / jnp.sqrt(velocity @ velocity),
         logdensity=state.logdensity + tilted.slope @ state.position,
         gradient=(state.gradient + tilted.slope) / units,
     )
     new, kinetic_change = _mclmc.minimal_norm(inside, Scaled(target=tilted, scale=1.0 / units), step_size)
     energy_change = kinetic_change - new.logdensity + inside.logdensity
     # A gradient that is not finite reaches the velocity.
-    finite = jnp.isfinite(jnp.square(energy_change) + jnp.sum(new.position) + jnp.sum(new.velocity))
+    finite = jnp.isfinite(jnp.square(energy_change) + new.position @ new.position + new.velocity @ new.velocity)
     position = new.position / units
     outside = _mclmc.State(
         position=position,
@@ -215,10 +222,10 @@ def _move(key: Key, state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar) ->
     return outside, _mclmc.Info(jnp.where(finite, energy_change, 0.0), finite)
 
 
-def _cheap_noise(key: Key, like: Position) -> Float[Array, "2 d"]:
-    """Return noise of mean 0 and variance 1, from the number of ones in 32 random bits.
+def _cheap_noise(bits: UInt32[Array, " word"], like: Position) -> Float[Array, "2 d"]:
+    """Return noise of mean 0 and variance 1: the number of ones among 32 random bits, standardized.
 
     Only its covariance matters here, and for a thousand parameters normal noise would take longer than a gradient.
     """
-    ones = jax.lax.population_count(jax.random.bits(key, (2, *like.shape), jnp.uint32))
-    return (ones.astype(like.dtype) - 16.0) / math.sqrt(8.0)
+    ones = jax.lax.population_count(bits).astype(like.dtype)
+    return ((ones - 16.0) / math.sqrt(8.0)).reshape(2, *like.shape)

@@ -15,13 +15,8 @@ from mile._types import Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _published
 from mile.samplers._phases import LengthRecord, TuningRecord
 from mile.samplers._published import Average, Guarded, Moments, Moved, Unguarded
-from mile.samplers.base import Draw, Finished
+from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, SMALLEST_TRAVEL, Draw, Finished
 
-# As for MILE: far outside what healthy chains show.
-_LARGEST_BAD_SHARE = 0.05
-_SMALLEST_TRAVEL = 0.1
-_LARGEST_FALL_PER_DIMENSION = 10.0
-_HISTORY = 200  # records kept of each tuning phase
 _COLUMNS = 32  # coordinates whose autocorrelation is computed at a time
 
 
@@ -92,7 +87,7 @@ class TuneStepSize:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position | Tuning, target: Target) -> Tuning:
         """Start from a position (phase I) or go on with a new estimate of the variances."""
@@ -172,7 +167,7 @@ class TuneLength:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Tuning, target: Target) -> Measuring:
         """Choose the coordinates before the first step, so that nothing else is stored."""
@@ -229,9 +224,9 @@ class Sample:
         status = jnp.select(
             [
                 carry.journal.lost,
-                carry.journal.bad_steps > _LARGEST_BAD_SHARE * self.n_steps,
-                fall > _LARGEST_FALL_PER_DIMENSION * len(carry.scale),
-                ~(travel >= _SMALLEST_TRAVEL),
+                carry.journal.bad_steps > LARGEST_BAD_SHARE * self.n_steps,
+                fall > LARGEST_FALL_PER_DIMENSION * len(carry.scale),
+                ~(travel >= SMALLEST_TRAVEL),
             ],
             [_status(carry.journal), Status.BAD_STEPS, Status.DIVERGED, Status.FROZEN],
             Status.OK,

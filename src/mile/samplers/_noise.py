@@ -18,15 +18,16 @@ _SMALLEST_UNIT = 0.1
 
 
 class Noise(NamedTuple):
-    """Estimated variance of the gradient's noise along each coordinate, and the number of differences in it."""
+    """Estimated variance of the gradient's noise along each coordinate, their mean, and the differences in them."""
 
     variance: Position
+    mean: Scalar  # kept along, because a sum takes longer than a product of vectors
     count: Int[Array, ""]
 
 
 def init(like: Position) -> Noise:
     """Start with nothing seen."""
-    return Noise(jnp.zeros_like(like), jnp.zeros((), jnp.int32))
+    return Noise(jnp.zeros_like(like), jnp.zeros((), like.dtype), jnp.zeros((), jnp.int32))
 
 
 def update(noise: Noise, difference: Position) -> Noise:
@@ -35,11 +36,15 @@ def update(noise: Noise, difference: Position) -> Noise:
     Half its square has the variance as expectation, wherever the mean gradient is and goes. The weight of a difference
     grows linearly, so that the start of a chain is forgotten while the estimate gets better and better.
     """
-    count = noise.count + 1
-    share = 2.0 / (count + 1.0)
-    variance = noise.variance + share * (0.5 * jnp.square(difference) - noise.variance)
-    finite = jnp.all(jnp.isfinite(variance))
-    return Noise(jnp.where(finite, variance, noise.variance), jnp.where(finite, count, noise.count))
+    mean = 0.5 * (difference @ difference) / len(difference)
+    finite = jnp.isfinite(mean)
+    share = jnp.where(finite, 2.0 / (noise.count + 2.0), 0.0).astype(mean.dtype)
+    difference, mean = jnp.where(finite, difference, 0.0), jnp.where(finite, mean, 0.0)
+    return Noise(
+        variance=noise.variance + share * (0.5 * jnp.square(difference) - noise.variance),
+        mean=noise.mean + share * (mean - noise.mean),
+        count=noise.count + finite,
+    )
 
 
 def units(noise: Noise) -> Position:
@@ -62,7 +67,7 @@ def missing(noise: Noise, units: Position) -> Position:
 
 def level(noise: Noise) -> Scalar:
     """Return the root mean square of the noise."""
-    return jnp.sqrt(jnp.mean(noise.variance))
+    return jnp.sqrt(noise.mean)
 
 
 def largest_step(level: Scalar, dimension: int, turn: Number) -> Scalar:
@@ -81,4 +86,4 @@ def missing_length(wanted: Scalar | float, supplied: Scalar) -> Scalar:
 
 
 def _is_known(noise: Noise) -> Bool[Array, ""]:
-    return (noise.count >= _FEWEST) & jnp.any(noise.variance > 0.0)
+    return (noise.count >= _FEWEST) & (noise.mean > 0.0)

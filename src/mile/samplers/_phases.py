@@ -25,16 +25,17 @@ from mile.samplers._decoherence import (
     update_moments,
 )
 from mile.samplers._step_size import Geometric, Linear, StepSize
-from mile.samplers.base import Draw, Finished, Health, Tuned
-
-# Beyond these limits a chain has failed; they are far outside what healthy chains show.
-_LARGEST_BAD_SHARE = 0.05
-_SMALLEST_TRAVEL = 0.1
-_LARGEST_FALL_PER_DIMENSION = 10.0
-_HISTORY = 200  # records kept of each tuning phase, enough for a plot
-# Units differ by no more than this factor from their root mean square: a coordinate that has hardly moved yet is not
-# known to be that narrow.
-_WIDEST_UNITS = 1e3
+from mile.samplers.base import (
+    HISTORY,
+    LARGEST_BAD_SHARE,
+    LARGEST_FALL_PER_DIMENSION,
+    SMALLEST_TRAVEL,
+    Draw,
+    Finished,
+    Health,
+    Tuned,
+    inverse_mass_from,
+)
 
 
 class Tuning(NamedTuple):
@@ -119,7 +120,7 @@ class TuneStepSize:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position | Tuning, target: Target) -> Tuning:
         """Start from a position (phase I) or go on with a new estimate of the variances (phase II)."""
@@ -185,7 +186,7 @@ class TuneLength:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Tuning, target: Target) -> Measuring:
         """Choose the coordinates before the first step, so that nothing else is stored."""
@@ -249,14 +250,14 @@ class Sample:
         """Make one step."""
         state, info, health = _go_on(self, key, carry, target)
         position = to_target(state.position, carry.tuned.inverse_mass)
-        virial = _add(carry.virial, state, self._interval)
+        virial = add_to_virial(carry.virial, state, self._interval)
         return Sampling(state, carry.tuned, health, virial), Draw(position, state.logdensity, info.energy_change)
 
     def finish(self, carry: Sampling) -> Finished:
         """Judge the chain."""
         travel = carry.tuned.step_size * self.n_steps / carry.tuned.L
         status = _status(self, carry)
-        status = jnp.where((status == Status.OK) & (travel < _SMALLEST_TRAVEL), Status.FROZEN, status)
+        status = jnp.where((status == Status.OK) & (travel < SMALLEST_TRAVEL), Status.FROZEN, status)
         n_taken = carry.virial.steps // self._interval
         virial = -carry.virial.products / jnp.maximum(n_taken - 1, 1)
         report = _report(self, carry, carry.tuned) | {"travel": travel, "virial": virial}
@@ -331,17 +332,14 @@ def _change_units(carry: Tuning) -> Tuning:
     What the tuner knew of the energy error belongs to the old units.
     """
     variance = carry.moments.deviation / jnp.where(carry.moments.weight > 0.0, carry.moments.weight, 1.0)
-    typical = jnp.mean(variance)
-    narrowest, widest = typical / _WIDEST_UNITS**2, typical * _WIDEST_UNITS**2
-    known = jnp.isfinite(typical) & (typical > 0.0)
-    inverse_mass = jnp.where(known, jnp.clip(variance, narrowest, widest), 1.0)
-    units, state = jnp.sqrt(inverse_mass), carry.state
+    inverse_mass, state = inverse_mass_from(variance), carry.state
+    units = jnp.sqrt(inverse_mass)
     state = state._replace(position=state.position / units, gradient=state.gradient * units)
     step_size = _step_size.init(carry.step_size.value / jnp.sqrt(jnp.mean(inverse_mass)))
     return carry._replace(state=state, step_size=step_size, inverse_mass=inverse_mass)
 
 
-def _add(virial: Virial, state: _mclmc.State, interval: Count) -> Virial:
+def add_to_virial(virial: Virial, state: _mclmc.State, interval: Count) -> Virial:
     """Take a step in every `interval` into the covariance of position and gradient.
 
     Welford's update does not cancel. Neighboring steps say nearly the same, and for small networks taking in all of
@@ -369,8 +367,8 @@ def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring
     return jnp.select(
         [
             ~jnp.isfinite(health.start_logdensity),
-            health.bad_steps > _LARGEST_BAD_SHARE * phase.n_steps,
-            fall > _LARGEST_FALL_PER_DIMENSION * state.position.shape[0],
+            health.bad_steps > LARGEST_BAD_SHARE * phase.n_steps,
+            fall > LARGEST_FALL_PER_DIMENSION * state.position.shape[0],
         ],
         [Status.NON_FINITE_START, Status.BAD_STEPS, Status.DIVERGED],
         Status.OK,

@@ -7,6 +7,7 @@ from mile.samplers import _mclmc
 from mile.samplers._adjusted_phases import Adapt, Sample
 from mile.samplers._phases import TuneStepSize
 from mile.samplers._step_size import Linear
+from mile.samplers.base import check_budgets, check_fractions
 
 _N_SHARES = 6  # phases before sampling
 _FEWEST_PROPOSALS = 100  # that the last phase of adaptation, and sampling, make on average, whatever the length
@@ -42,22 +43,10 @@ class Adjusted:
     n_fft_samples: int = 1_000  # proposals of which the autocorrelation is computed
 
     def __post_init__(self) -> None:
-        check_count("warmup_steps", self.warmup_steps, smallest=_N_SHARES)
-        check_count("sampling_steps", self.sampling_steps)
-        check_count("n_draws", self.n_draws)
+        check_budgets(self, smallest_warmup=_N_SHARES)
         check_count("n_coordinates", self.n_coordinates)
         check_count("n_fft_samples", self.n_fft_samples, smallest=4)
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
-        if not isinstance(self.fractions, tuple) or len(self.fractions) != _N_SHARES:
-            raise ValueError(f"fractions must be a tuple of {_N_SHARES} numbers; got {self.fractions!r}.")
-        for fraction in self.fractions:
-            check_number("each entry of fractions", fraction, positive=True)
-        if abs(sum(self.fractions) - 1.0) > 1e-6:
-            raise ValueError(f"fractions must sum to 1; got {self.fractions!r}.")
+        check_fractions(self.fractions, _N_SHARES)
         if self._phase_steps()[0] < 1:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
         check_number("target_acceptance", self.target_acceptance, positive=True, largest=0.999)

@@ -5,9 +5,20 @@ To add one, write one file with a class like these and give it one row in `SAMPL
 
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from mile._checks import check_count, check_number
 from mile._types import Key, Position, Scalar, Target
+
+# Beyond these limits a chain has failed; they are far outside what healthy chains show.
+LARGEST_BAD_SHARE = 0.05  # of the steps of a phase
+SMALLEST_TRAVEL = 0.1
+LARGEST_FALL_PER_DIMENSION = 10.0  # of the log density since the start
+HISTORY = 200  # records kept of each tuning phase, enough for a plot
+# Units differ by no more than this factor from their root mean square: a coordinate that has hardly moved yet is not
+# known to be that narrow.
+_WIDEST_UNITS = 1e3
 
 
 class Tuned(NamedTuple):
@@ -104,6 +115,35 @@ class Draw(NamedTuple):
     position: Position
     logdensity: Scalar
     energy_change: Scalar
+
+
+def check_budgets(sampler: Any, smallest_warmup: int = 1) -> None:
+    """Refuse budgets that are impossible, alone or together."""
+    check_count("warmup_steps", sampler.warmup_steps, smallest=smallest_warmup)
+    check_count("sampling_steps", sampler.sampling_steps)
+    check_count("n_draws", sampler.n_draws)
+    if sampler.n_draws > sampler.sampling_steps:
+        raise ValueError(
+            f"n_draws ({sampler.n_draws}) must not exceed sampling_steps ({sampler.sampling_steps}): "
+            "ask for fewer draws or more steps."
+        )
+
+
+def check_fractions(fractions: Any, count: int) -> None:
+    """Refuse shares of the warm-up that are not `count` positive numbers with the sum 1."""
+    if not isinstance(fractions, tuple) or len(fractions) != count:
+        raise ValueError(f"fractions must be a tuple of {count} numbers; got {fractions!r}.")
+    for fraction in fractions:
+        check_number("each entry of fractions", fraction, positive=True)
+    if abs(sum(fractions) - 1.0) > 1e-6:
+        raise ValueError(f"fractions must sum to 1; got {fractions!r}.")
+
+
+def inverse_mass_from(variance: Position) -> Position:
+    """Return variances as a metric: within bounds, and all 1 where nothing is known."""
+    typical = jnp.mean(variance)
+    known = jnp.isfinite(typical) & (typical > 0.0)
+    return jnp.where(known, jnp.clip(variance, typical / _WIDEST_UNITS**2, typical * _WIDEST_UNITS**2), 1.0)
 
 
 def spacing(n_steps: int, n_records: int) -> int:

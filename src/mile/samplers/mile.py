@@ -6,6 +6,7 @@ from mile._checks import check_count, check_number
 from mile.samplers import _mclmc
 from mile.samplers._phases import Sample, TuneLength, TuneStepSize
 from mile.samplers._step_size import Geometric, Linear
+from mile.samplers.base import check_budgets, check_fractions
 
 _SMALLEST_BUFFER = 512  # samples of phase III; below, memory is not worth a program of its own
 
@@ -38,22 +39,10 @@ class Mile:
     energy_limit: float | None = None
 
     def __post_init__(self) -> None:
-        check_count("warmup_steps", self.warmup_steps, smallest=3)
-        check_count("sampling_steps", self.sampling_steps)
-        check_count("n_draws", self.n_draws)
+        check_budgets(self, smallest_warmup=3)
         check_count("n_coordinates", self.n_coordinates)
         check_count("n_fft_samples", self.n_fft_samples, smallest=4)
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
-        if not isinstance(self.fractions, tuple) or len(self.fractions) != 3:
-            raise ValueError(f"fractions must be a tuple of three numbers; got {self.fractions!r}.")
-        for fraction in self.fractions:
-            check_number("each entry of fractions", fraction, positive=True)
-        if abs(sum(self.fractions) - 1.0) > 1e-6:
-            raise ValueError(f"fractions must sum to 1; got {self.fractions!r}.")
+        check_fractions(self.fractions, 3)
         if self._phase_steps()[0] < 1:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
         if not isinstance(self.schedule, Linear | Geometric):

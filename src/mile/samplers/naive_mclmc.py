@@ -6,6 +6,7 @@ from mile._checks import check_count, check_number
 from mile.samplers import _mclmc
 from mile.samplers._naive_phases import Sample, TuneLength, TuneStepSize
 from mile.samplers._published import Guarded, Unguarded
+from mile.samplers.base import check_budgets, check_fractions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +34,10 @@ class NaiveMclmc:
     n_fft_samples: int = 10_000
 
     def __post_init__(self) -> None:
-        check_count("warmup_steps", self.warmup_steps, smallest=10)
-        check_count("sampling_steps", self.sampling_steps)
-        check_count("n_draws", self.n_draws)
+        check_budgets(self, smallest_warmup=10)
         check_count("n_coordinates", self.n_coordinates)
         check_count("n_fft_samples", self.n_fft_samples, smallest=4)
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
-        if not isinstance(self.fractions, tuple) or len(self.fractions) != 3:
-            raise ValueError(f"fractions must be a tuple of three numbers; got {self.fractions!r}.")
-        for fraction in self.fractions:
-            check_number("each entry of fractions", fraction, positive=True)
-        if abs(sum(self.fractions) - 1.0) > 1e-6:
-            raise ValueError(f"fractions must sum to 1; got {self.fractions!r}.")
+        check_fractions(self.fractions, 3)
         if self._phase_steps()[0] < 1:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
         if self.step_size is not None:

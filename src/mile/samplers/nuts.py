@@ -12,10 +12,7 @@ from jaxtyping import Array, Float, Int
 from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._types import Key, Position, Scalar, Target
-from mile.samplers.base import Draw, Finished
-
-_LARGEST_FALL_PER_DIMENSION = 10.0  # as for MILE: far outside what healthy chains show
-_HISTORY = 200  # records kept of the adaptation
+from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +27,10 @@ class Nuts:
     step_size: float = 1.0  # the first that is tried; the same
 
     def __post_init__(self) -> None:
-        check_count("warmup_steps", self.warmup_steps)
-        check_count("sampling_steps", self.sampling_steps)
-        check_count("n_draws", self.n_draws)
+        check_budgets(self)
         check_count("max_depth", self.max_depth)
         check_number("target_acceptance", self.target_acceptance, positive=True, largest=0.999)
         check_number("step_size", self.step_size, positive=True)
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
 
     @property
     def name(self) -> str:
@@ -149,7 +139,7 @@ class Adapt:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position, target: Target) -> Adapting:
         """Start at a trained network."""
@@ -269,7 +259,7 @@ def _status(carry: Sampling) -> Int[Array, ""]:
     return jnp.select(
         [
             ~jnp.isfinite(carry.tally.start_logdensity),
-            fall > _LARGEST_FALL_PER_DIMENSION * carry.state.position.shape[0],
+            fall > LARGEST_FALL_PER_DIMENSION * carry.state.position.shape[0],
         ],
         [Status.NON_FINITE_START, Status.DIVERGED],
         Status.OK,
