@@ -16,6 +16,7 @@ from mile.cli._data import feature_names, features_for, fitted, response_for
 from mile.loading import load, read_validation
 from mile.predict import ClassPredictive
 from mile.report import render
+from mile.samplers import TITLES
 from mile.storage import csv_lines, read_table, run_seconds, write_page, write_table
 
 _FLATTERING = "The validation rows also decided when training stopped, so their scores are slightly flattering."
@@ -148,8 +149,7 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
             continue
         better = "higher" if name in _HIGHER else "narrower" if name == "sharpness_90" else "lower"
         rows.append((f"{_NAMES[name]} ({better} is better)", *(figure(values[name]) for values in shown.values())))
-    names = {"deep_ensemble": "deep ensemble", "mile": "MILE"}
-    return table(("", *(names.get(name, name) for name in shown)), rows)
+    return table(("", *(TITLES.get(name, name) for name in shown)), rows)
 
 
 def write_report(

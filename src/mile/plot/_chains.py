@@ -22,6 +22,7 @@ from mile.plot._style import (
     nothing,
 )
 from mile.results import Fit
+from mile.samplers import TITLES
 from mile.samplers.base import spacing
 
 if TYPE_CHECKING:
@@ -142,7 +143,13 @@ def accumulation(fit: Fit, x: Float[np.ndarray, "row feature"], y: np.ndarray, *
     together = (np.logaddexp.reduce(totals, axis=0) - np.log(n_chains)).mean(axis=1)
     ax.plot(numbers, alone, color=MILE, alpha=0.45, linewidth=0.9)
     ax.plot([], [], color=MILE, alpha=0.45, linewidth=0.9, label="one chain")
-    ax.plot(numbers, together, color=MILE, linewidth=2.2, label=f"MILE, {count(n_chains, 'chain')}")
+    ax.plot(
+        numbers,
+        together,
+        color=MILE,
+        linewidth=2.2,
+        label=f"{TITLES.get(fit.sampler.name, fit.sampler.name)}, {count(n_chains, 'chain')}",
+    )
     ax.axhline(ensemble, color=ENSEMBLE, linestyle="--", linewidth=1.4, label="deep ensemble")
     log_axis(ax, "x", numbers)
     _set_limits(ax, np.concatenate([alone[-1], alone.max(axis=1), together, [ensemble]]))

@@ -99,6 +99,7 @@ def _about_ensemble(assessment: Assessment) -> Iterator[str]:
     if mean < 0:
         chance = f" (standard error {error:.3f}, so it may be chance)" if -mean < 2 * error else ""
         yield (
-            f"MILE predicts these rows worse than the deep ensemble it started from, by {-mean:.3f} in LPPD{chance}. "
+            f"{[*assessment.scores][-1]} predicts these rows worse than the deep ensemble it started from, by "
+            f"{-mean:.3f} in LPPD{chance}. "
             'Give more warmup_steps and sampling_steps, or use sampler="deep_ensemble".'
         )

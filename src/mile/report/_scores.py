@@ -12,6 +12,7 @@ from mile.plot._style import even_choice
 from mile.predict import ClassPredictive, Predictive
 from mile.report._rows import Rows
 from mile.results import Fit
+from mile.samplers import TITLES
 
 MOST_ALONE = 4  # chains that are scored one by one; each costs as much as its share of the whole
 _CRPS_CELLS = 1_200_000  # draws x rows; the score takes far longer than the others
@@ -61,7 +62,7 @@ class Remembered:
 
 
 class Assessment(NamedTuple):
-    """Predictions of observed rows by MILE and by the deep ensemble it started from, and the scores of all."""
+    """Predictions of observed rows by the fit and by the deep ensemble it started from, and the scores of all."""
 
     y: np.ndarray
     mile: Any
@@ -102,7 +103,7 @@ def assess(fit: Fit, rows: Rows) -> Assessment:
     scores = {"single member": mean_alone(fit.ensemble_predictive, good), "deep ensemble": metrics.scores(ensemble, y)}
     if _samples(fit):
         alone = mean_alone(fit.predictive, good[even_choice(len(good), MOST_ALONE)])
-        scores |= {"single chain": alone, "MILE": metrics.scores(mile, y)}
+        scores |= {"single chain": alone, title(fit): metrics.scores(mile, y)}
     return Assessment(y, mile, ensemble, mile.log_prob(y), ensemble.log_prob(y), scores)
 
 
@@ -158,6 +159,11 @@ def worst_rows(fit: Fit, rows: Rows, assessment: Assessment, names: list[str]) -
         for place, cells, density, what in zip(rows.numbers[worst], middle, log_prob, strange, strict=True)
     ]
     return {"columns": [*columns, "most unusual feature"], "rows": lines}
+
+
+def title(fit: Fit) -> str:
+    """Return what a page calls the sampler."""
+    return TITLES.get(fit.sampler.name, fit.sampler.name)
 
 
 def _samples(fit: Fit) -> bool:

@@ -162,7 +162,7 @@ GLOSSARY = {
     "single member, deep ensemble": "The trained networks that the chains start from: one by one, scores averaged, and "
     "together.",
     "single chain": "The draws of one chain alone; the scores are means over at most four chains.",
-    "MILE": "All kept draws of all good chains, predicting together with equal weight.",
+    "the last column": "All kept draws of all good chains, predicting together with equal weight.",
     "LPPD": "Log pointwise predictive density: the mean over rows of the log density that the prediction gave to what "
     "was observed. It rewards being right and knowing how sure to be. A difference of 0.1 is worth noticing.",
     "RMSE": "Root mean squared error of the predicted means, in the unit of the target.",

@@ -36,6 +36,17 @@ SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "pgps": _pgps.PRESETS,
     "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
 }
+# What pages and tables call them; a sampler of the user's own has its name.
+TITLES: Mapping[str, str] = {
+    "mile": "MILE",
+    "adjusted": "adjusted MCLMC",
+    "stochastic": "stochastic MILE",
+    "nuts": "NUTS",
+    "naive_mclmc": "naive MCLMC",
+    "split_hmc": "split HMC",
+    "pgps": "PGPS",
+    "deep_ensemble": "deep ensemble",
+}
 # Words that stand for a choice among them: the sampler that suits the time limit, and the preset without bias.
 AUTO, EXACT = "auto", "exact"
 PRESETS = (*_mile.PRESETS, EXACT)
@@ -59,6 +70,7 @@ __all__ = [
     "PRESETS",
     "RECORDS",
     "SAMPLERS",
+    "TITLES",
     "Adjusted",
     "Auto",
     "DeepEnsemble",

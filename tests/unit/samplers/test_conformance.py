@@ -17,7 +17,8 @@ from mile._progress import Silent
 from mile.configuration import build, describe
 from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
-from mile.samplers import SAMPLERS, configure
+from mile.report import render
+from mile.samplers import SAMPLERS, TITLES, configure
 from mile.sampling import run_chains
 
 DATASET = small_dataset()
@@ -144,6 +145,18 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(sampler, count, tmp
     np.testing.assert_array_equal(loaded.chains.gradient_evaluations, whole.chains.gradient_evaluations)
     resumed.save(tmp_path / "model.mile")
     np.testing.assert_array_equal(mile.load(tmp_path / "model.mile").chains.draws, whole.chains.draws)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_page_about_it_can_be_made_and_names_it(name):
+    configured = dataclasses.replace(configure(name, "paper", **BUDGETS), **VARIANTS[name][1])
+    fit = mile.fit(
+        DATASET, NETWORK, Gaussian(), sampler=configured, training=Training(max_epochs=20), n_chains=2, random_state=3
+    )
+    page = render(fit, DATASET.x_valid, DATASET.y_valid)
+    assert TITLES[name] in page
+    assert "Traceback" not in page
+    assert page.count("<svg") >= 4  # of predictions; chains have more
 
 
 def test_a_target_that_is_nowhere_finite_is_a_status_and_no_exception(sampler):

@@ -116,11 +116,11 @@ class TestStep:
         phase = Stochastic(batch_size=64, precondition=precondition, **BUDGETS).phases[0]
         carry = phase.init(jax.random.key(0), make_positions(posterior.network), posterior)
         ours = jax.jit(lambda key, carry: phase.step(key, carry, posterior)[0])
-        theirs = jax.jit(lambda key, state, step_size: _mclmc.step(key, state, posterior, step_size, 15.0)[0])
+        theirs = jax.jit(lambda key, state, step_size, L: _mclmc.step(key, state, posterior, step_size, L)[0])
         state = carry.chain.state
         for index in range(40):
             key = jax.random.fold_in(jax.random.key(1), index)
-            state = theirs(key, state, carry.step_size.value)
+            state = theirs(key, state, carry.step_size.value, jnp.float32(15.0))
             carry = ours(key, carry)
             assert_same_bits(carry.chain.state, state)
         report = phase.finish(carry).report
@@ -157,7 +157,7 @@ class TestStep:
         expected = 2 * (dimension - 1) ** 2 / (dimension * report["step_size"] * report["noise"] ** 2)
         np.testing.assert_allclose(report["L_eff"], expected, rtol=1e-5)
         np.testing.assert_allclose(report["noise"], 100.0, rtol=0.1)
-        np.testing.assert_allclose(report["L"], sampler.noise_share * report["L_eff"], rtol=1e-5)
+        assert np.all(report["L"] < 1.00001 * sampler.noise_share * report["L_eff"])
 
 
 @jax.tree_util.register_dataclass
