@@ -111,16 +111,19 @@ class Posterior:
         """Return how many whole mini-batches an epoch has; what is left over differs from epoch to epoch."""
         return jnp.maximum(self._n_groups // _groups_of(batch_size), 1)
 
-    def minibatch(self, order: Int[Array, " group"], index: Int[Array, ""], batch_size: int) -> "Posterior":
+    def minibatch(
+        self, order: Int[Array, " group"], index: Int[Array, ""], batch_size: int, *, scaled: bool = True
+    ) -> "Posterior":
         """Return mini-batch `index` of an epoch, its log likelihood scaled to all rows: an unbiased estimate of this.
 
-        `batch_size` is rounded up to whole groups; a batch that holds all rows is this posterior itself.
+        `batch_size` is rounded up to whole groups; a batch that holds all rows is this posterior itself. Without the
+        scale the batch counts as if there were no other rows.
         """
         n_groups = _groups_of(batch_size)
         if n_groups >= len(order):
             return self
         chosen = jax.lax.dynamic_slice_in_dim(order, index * n_groups, n_groups)
-        scale = jnp.maximum(self._n_groups / n_groups, 1.0).astype(self.rows.weight.dtype)
+        scale = jnp.maximum(self._n_groups / n_groups, 1.0).astype(self.rows.weight.dtype) if scaled else 1.0
 
         def take(values: Array) -> Array:
             grouped = values.reshape(*values.shape[:-1], -1, _GROUP)

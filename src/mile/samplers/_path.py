@@ -1,6 +1,6 @@
 """What path-guided particle sampling is made of: the densities of its path, the field that follows them, the cloud."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,15 +68,11 @@ class Route:
         """Return the target as one step sees it, and which share of the rows that is."""
         if not hasattr(target, "minibatch"):
             return target, 1.0
-        batch = target.minibatch(target.shuffled(key), jnp.zeros((), jnp.int32), self.batch_size)
+        order, first = target.shuffled(key), jnp.zeros((), jnp.int32)
+        batch = target.minibatch(order, first, self.batch_size, scaled=self.rescale_batches)
         if batch is target:
             return target, 1.0
-        rows = batch.rows
-        if not self.rescale_batches:
-            # A row weighs more in a batch than in the table by the factor that makes the batch unbiased.
-            factor = jnp.max(rows.weight) / jnp.max(target.rows.weight)
-            batch = replace(batch, rows=replace(rows, weight=rows.weight / factor))
-        return batch, jnp.minimum(rows.count / target.rows.count, 1.0)
+        return batch, jnp.minimum(batch.rows.count / target.rows.count, 1.0)
 
 
 class Field(NamedTuple):

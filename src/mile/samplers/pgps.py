@@ -29,12 +29,9 @@ from mile.samplers._path import (
     remember,
     train_field,
 )
-from mile.samplers.base import Draw, Finished
+from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished
 
-_LARGEST_BAD_SHARE = 0.05  # as for MILE
-_LARGEST_FALL_PER_DIMENSION = 10.0  # the same
 _TIME_ROUNDING = 1e-4  # far above the rounding of t in float32, far below a step
-_HISTORY = 200  # records kept of the phases before the draws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +189,7 @@ class FollowPath:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position, target: Target) -> Cloud:
         """Draw the particles from p_0; of the position only shape and type matter."""
@@ -264,7 +261,7 @@ class Settle:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Cloud, target: Target) -> Cloud:
         """Count anew, at t = 1."""
@@ -313,7 +310,7 @@ class Emit:
         fall = carry.start_logdensity - logdensity
         failures = [
             ~jnp.isfinite(logdensity),
-            fall > _LARGEST_FALL_PER_DIMENSION * carry.particles.shape[1],
+            fall > LARGEST_FALL_PER_DIMENSION * carry.particles.shape[1],
         ]
         status = jnp.select(failures, [Status.NON_FINITE, Status.DIVERGED], Status.OK)
         step_size = jnp.asarray(self.step_size, logdensity.dtype)
@@ -329,7 +326,7 @@ def _typical(logdensity: PerParticle) -> Scalar:
 def _status(cloud: Cloud) -> Int[Array, ""]:
     tally = cloud.tally
     return jnp.select(
-        [~jnp.isfinite(tally.start_logdensity), tally.reverted > _LARGEST_BAD_SHARE * tally.moves],
+        [~jnp.isfinite(tally.start_logdensity), tally.reverted > LARGEST_BAD_SHARE * tally.moves],
         [Status.NON_FINITE_START, Status.BAD_STEPS],
         Status.OK,
     )

@@ -11,11 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._types import Count, Key, Number, Position, Scalar, Target
-from mile.samplers.base import Draw, Finished
-
-_LARGEST_BAD_SHARE = 0.05  # as for MILE
-_LARGEST_FALL_PER_DIMENSION = 10.0  # the same
-_HISTORY = 200  # records kept of the warm-up
+from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +32,13 @@ class SplitHmc:
     shuffle: bool = False  # draw the order of the parts anew for each trajectory, the paper's randomized variant
 
     def __post_init__(self) -> None:
-        for name in ("warmup_steps", "sampling_steps", "n_draws", "n_leapfrog", "part_size"):
+        check_budgets(self)
+        for name in ("n_leapfrog", "part_size"):
             check_count(name, getattr(self, name))
         for name in ("step_size", "inverse_mass"):
             check_number(name, getattr(self, name), positive=True)
         if not isinstance(self.shuffle, bool):
             raise ValueError(f"shuffle must be True or False; got {self.shuffle!r}.")
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
 
     @property
     def name(self) -> str:
@@ -224,7 +216,7 @@ class WarmUp:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position, target: Target) -> Carry:
         """Start at a trained network."""
@@ -286,9 +278,9 @@ def _status(carry: Carry) -> Int[Array, ""]:
     return jnp.select(
         [
             ~jnp.isfinite(tally.start_logdensity),
-            tally.bad_steps > _LARGEST_BAD_SHARE * tally.steps,
+            tally.bad_steps > LARGEST_BAD_SHARE * tally.steps,
             tally.accepted == 0,
-            fall > _LARGEST_FALL_PER_DIMENSION * state.position.shape[0],
+            fall > LARGEST_FALL_PER_DIMENSION * state.position.shape[0],
         ],
         [Status.NON_FINITE_START, Status.BAD_STEPS, Status.FROZEN, Status.DIVERGED],
         Status.OK,
