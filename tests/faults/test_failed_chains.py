@@ -16,8 +16,8 @@ from mile._random import Stage, stream
 from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.predict import Predictive
-from mile.samplers import _mclmc
-from mile.samplers._phases import Sample, Sampling, Virial
+from mile.samplers import _mclmc, _virial
+from mile.samplers._phases import Sample, Sampling
 from mile.samplers.base import Health, Tuned
 from mile.sampling import run_chains
 
@@ -402,7 +402,7 @@ class TestVerdict:
         position = jnp.zeros(4)  # ten times the dimension: a fall of 40
         state = _mclmc.State(position, position, jnp.asarray(-fall), position)
         health = Health(jnp.asarray(start), jnp.asarray(bad_steps), jnp.asarray(0.0), jnp.asarray(0))
-        virial = Virial(jnp.zeros((), jnp.int32), *[jnp.zeros_like(state.position)] * 3)
+        virial = _virial.init(state.position)
         carry = Sampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health, virial)
         finished = Sample(name="sampling", n_steps=100, n_records=10).finish(carry)
         assert Status(int(finished.status)) == status

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from mile._errors import Status
-from mile._types import Count, Key, Position, Scalar, Target
-from mile.samplers import _mclmc, _trajectories
+from mile._types import Key, Position, Scalar, Target
+from mile.samplers import _mclmc, _trajectories, _virial
 from mile.samplers._decoherence import Moments, init_moments, length_from_autocorrelation, update_moments
-from mile.samplers._phases import Tuning, Virial, add_to_virial
+from mile.samplers._phases import Tuning
+from mile.samplers._virial import Virial
 from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, inverse_mass_from
 
 _SMALLEST_MOVING_SHARE = 0.01  # of the proposals; a chain that moves more rarely has failed
@@ -165,31 +166,25 @@ class Sample:
     n_records: int
     longest: int
 
-    @property
-    def _interval(self) -> Count:
-        """Steps between two that the virial takes in; in compiled code the budgets are arguments."""
-        return jnp.maximum(self.n_steps // jnp.maximum(self.n_records, 1), 1)
-
     def init(self, key: Key, carry: Adapting, target: Target) -> Sampling:
         """Begin a trajectory from where the adaptation stopped."""
         step_size = jnp.exp(carry.averaging.log_average)
         walk = _trajectories.start(
             key, _trajectories.renew(carry.walk), _trajectories.expected_steps(step_size, carry.L, self.longest)
         )
-        zeros = jnp.zeros_like(walk.unit)
-        return Sampling(walk, step_size, carry.L, Virial(jnp.zeros((), jnp.int32), zeros, zeros, zeros))
+        return Sampling(walk, step_size, carry.L, _virial.init(walk.unit))
 
     def step(self, key: Key, carry: Sampling, target: Target) -> tuple[Sampling, Draw]:
         """Make one step of a trajectory; the draw is the last one accepted."""
         mean_steps = _trajectories.expected_steps(carry.step_size, carry.L, self.longest)
         walk, _, _ = _trajectories.advance(key, carry.walk, target, carry.step_size, mean_steps)
         draw = Draw(walk.unit * walk.draw.position, walk.draw.logdensity, walk.last_energy_change)
-        return carry._replace(walk=walk, virial=add_to_virial(carry.virial, walk.draw, self._interval)), draw
+        virial = _virial.update(carry.virial, walk.draw, self.n_steps, self.n_records)
+        return carry._replace(walk=walk, virial=virial), draw
 
     def finish(self, carry: Sampling) -> Finished:
         """Judge the chain."""
-        n_taken = carry.virial.steps // self._interval
-        virial = -carry.virial.products / jnp.maximum(n_taken - 1, 1)
+        virial = _virial.ratio(carry.virial, self.n_steps, self.n_records)
         tally, status = carry.walk.tally, _status(carry.walk)
         frozen = tally.moves <= _SMALLEST_MOVING_SHARE * tally.proposals
         status = jnp.where((status == Status.OK) & frozen, Status.FROZEN, status)

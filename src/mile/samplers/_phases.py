@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from mile._errors import Status
-from mile._types import Count, Key, Number, Position, Scalar, Target
+from mile._types import Key, Number, Position, Scalar, Target
 from mile.posterior import Scaled
-from mile.samplers import _mclmc, _step_size
+from mile.samplers import _mclmc, _step_size, _virial
 from mile.samplers._decoherence import (
     Moments,
     init_moments,
@@ -25,6 +25,7 @@ from mile.samplers._decoherence import (
     update_moments,
 )
 from mile.samplers._step_size import Geometric, Linear, StepSize
+from mile.samplers._virial import Virial
 from mile.samplers.base import (
     HISTORY,
     LARGEST_BAD_SHARE,
@@ -58,15 +59,6 @@ class Measuring(NamedTuple):
     samples: Float[Array, "capacity coordinate"]
     index: Int[Array, ""]
     health: Health
-
-
-class Virial(NamedTuple):
-    """Running means of position and gradient, and the sum of the products of their deviations."""
-
-    steps: Int[Array, ""]  # made so far, of which one in a few is taken in
-    position: Position
-    gradient: Position
-    products: Position
 
 
 class Sampling(NamedTuple):
@@ -221,9 +213,8 @@ class TuneLength:
         )
         tuned = carry.tuned._replace(L=length)
         report = _report(self, carry, tuned) | {"L_measured": measured.astype(length.dtype)}
-        zeros = jnp.zeros_like(carry.state.position)
-        virial = Virial(jnp.zeros((), jnp.int32), zeros, zeros, zeros)
-        return Finished(Sampling(carry.state, tuned, carry.health, virial), _status(self, carry), report)
+        after = Sampling(carry.state, tuned, carry.health, _virial.init(carry.state.position))
+        return Finished(after, _status(self, carry), report)
 
 
 @partial(_register_phase, data_fields=["n_steps", "n_records", "energy_limit", "level"], meta_fields=[])
@@ -237,11 +228,6 @@ class Sample:
     energy_limit: float | None = None
     level: float = 1.0
 
-    @property
-    def _interval(self) -> Count:
-        """Steps between two that the virial takes in; in compiled code the budgets are arguments."""
-        return jnp.maximum(self.n_steps // jnp.maximum(self.n_records, 1), 1)
-
     def init(self, key: Key, carry: Sampling, target: Target) -> Sampling:
         """Go on from where tuning stopped, velocity included."""
         return carry._replace(health=_renew(carry.health))
@@ -250,7 +236,7 @@ class Sample:
         """Make one step."""
         state, info, health = _go_on(self, key, carry, target)
         position = to_target(state.position, carry.tuned.inverse_mass)
-        virial = add_to_virial(carry.virial, state, self._interval)
+        virial = _virial.update(carry.virial, state, self.n_steps, self.n_records)
         return Sampling(state, carry.tuned, health, virial), Draw(position, state.logdensity, info.energy_change)
 
     def finish(self, carry: Sampling) -> Finished:
@@ -258,8 +244,7 @@ class Sample:
         travel = carry.tuned.step_size * self.n_steps / carry.tuned.L
         status = _status(self, carry)
         status = jnp.where((status == Status.OK) & (travel < SMALLEST_TRAVEL), Status.FROZEN, status)
-        n_taken = carry.virial.steps // self._interval
-        virial = -carry.virial.products / jnp.maximum(n_taken - 1, 1)
+        virial = _virial.ratio(carry.virial, self.n_steps, self.n_records)
         report = _report(self, carry, carry.tuned) | {"travel": travel, "virial": virial}
         return Finished(carry, status, report)
 
@@ -337,28 +322,6 @@ def _change_units(carry: Tuning) -> Tuning:
     state = state._replace(position=state.position / units, gradient=state.gradient * units)
     step_size = _step_size.init(carry.step_size.value / jnp.sqrt(jnp.mean(inverse_mass)))
     return carry._replace(state=state, step_size=step_size, inverse_mass=inverse_mass)
-
-
-def add_to_virial(virial: Virial, state: _mclmc.State, interval: Count) -> Virial:
-    """Take a step in every `interval` into the covariance of position and gradient.
-
-    Welford's update does not cancel. Neighboring steps say nearly the same, and for small networks taking in all of
-    them would be felt: 7 % of the time of a step with 402 parameters.
-    """
-    steps = virial.steps + 1
-
-    def take(virial: Virial, state: _mclmc.State) -> Virial:
-        count = steps // interval
-        deviation = state.position - virial.position
-        gradient = virial.gradient + (state.gradient - virial.gradient) / count
-        return Virial(
-            steps=steps,
-            position=virial.position + deviation / count,
-            gradient=gradient,
-            products=virial.products + deviation * (state.gradient - gradient),
-        )
-
-    return jax.lax.cond(steps % interval == 0, take, lambda virial, _: virial._replace(steps=steps), virial, state)
 
 
 def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring | Sampling) -> Int[Array, ""]:

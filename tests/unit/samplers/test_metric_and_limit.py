@@ -8,7 +8,7 @@ import pytest
 import mile
 from mile import Mile
 from mile.posterior import FunctionTarget, Scaled
-from mile.samplers import _mclmc
+from mile.samplers import _mclmc, _virial
 from mile.samplers._phases import Sample, Sampling, TuneStepSize
 from mile.samplers._step_size import Geometric
 
@@ -59,7 +59,7 @@ class TestDiagonalMetric:
         scaled = Scaled(target=TARGET, scale=jnp.sqrt(inverse_mass))
         state = _mclmc.init(jax.random.key(0), position / SCALES, scaled)
         phase = Sample(name="sampling", n_steps=10, n_records=10)
-        carry = Sampling(state, _tuned(0.5, 2.0, inverse_mass), _health(state), _virial(state))
+        carry = Sampling(state, _tuned(0.5, 2.0, inverse_mass), _health(state), _virial.init(state.position))
         _, draw = phase.step(jax.random.key(1), carry, TARGET)
         expected, info = _mclmc.step(jax.random.key(1), state, scaled, jnp.float32(0.5), jnp.float32(2.0))
         np.testing.assert_allclose(draw.position, expected.position * SCALES, rtol=1e-6)
@@ -119,8 +119,3 @@ def _tuned(*numbers):
 def _health(state):
     zero = jnp.zeros((), jnp.int32)
     return mile.samplers.base.Health(state.logdensity, zero, jnp.zeros_like(state.logdensity), zero)
-
-
-def _virial(state):
-    zeros = jnp.zeros_like(state.position)
-    return mile.samplers._phases.Virial(jnp.zeros((), jnp.int32), zeros, zeros, zeros)
