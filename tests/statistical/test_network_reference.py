@@ -1,7 +1,7 @@
 """A small network's posterior in function space against a long NUTS run (RELIABILITY A15, A16).
 
-The network has 10 tanh units and the library's normal likelihood, whose scale is an output of the network too, so the
-noise is not the same everywhere as in the matrix. All chains start at trained networks; the reference is computed here.
+One hidden layer of 10 tanh units, 100 rows, one unknown standard deviation of the noise. All chains start at trained
+networks; the reference is computed here. Seeds are fixed; with others the spread of chains moves the figures a little.
 """
 
 from functools import cache
@@ -10,20 +10,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-import mile
-from mile import MLP, Dataset, DeepEnsemble, Gaussian, Mile, Normal, Nuts
-from mile.posterior import Posterior, pad_rows
-from mile.samplers.adjusted import Adjusted
+from mile import MLP, Adjusted, Mile, Nuts
+from mile.posterior import FunctionTarget
 from mile.sampling import run_chains
 
-NETWORK = MLP(n_inputs=1, hidden=(10,), activation="tanh")
+NETWORK = MLP(n_inputs=1, hidden=(10,), n_outputs=1, activation="tanh")
 N_CHAINS, N_INPUTS = 10, 50
 
 
 class Summary(NamedTuple):
-    """Of the location at each input: mean, standard deviation; that of a new response; and the LPPD."""
+    """Of the function at each input: mean and standard deviation; standard deviation of a new response; LPPD."""
 
     mean: np.ndarray
     spread: np.ndarray
@@ -31,46 +30,64 @@ class Summary(NamedTuple):
     lppd: float
 
 
-def simulate(x, rng):
-    return np.sin(2.0 * x) + np.where(x > 0.0, 0.25, 0.15) * rng.standard_normal(x.shape)
+class Problem:
+    """The posterior of weights and log noise under a standard normal prior, and rows that it has not seen."""
+
+    def __init__(self):
+        rng = np.random.default_rng(5)
+        x = rng.uniform(-2.0, 2.0, 100)
+        self._x, self._y = jnp.asarray(x[None], jnp.float32), jnp.asarray(_simulate(x, rng), jnp.float32)
+        self.x_new = np.linspace(-2.5, 2.5, N_INPUTS)
+        self.y_new = _simulate(self.x_new, rng)
+
+    def __call__(self, position):
+        weights, log_noise = position[:-1], position[-1]
+        residuals = (self._y - NETWORK.apply(weights, self._x)[0]) / jnp.exp(log_noise)
+        return -0.5 * residuals @ residuals - len(self._y) * log_noise - 0.5 * position @ position
+
+    def train(self, key):
+        optimizer = optax.adam(1e-2)
+        start = jnp.append(NETWORK.init(key), 0.0)
+
+        def update(carry, _):
+            position, state = carry
+            change, state = optimizer.update(-jax.grad(self)(position), state, position)
+            return (optax.apply_updates(position, change), state), None
+
+        (position, _), _ = jax.lax.scan(update, (start, optimizer.init(start)), None, length=2_000)
+        return position
+
+
+def _simulate(x, rng):
+    return np.sin(2.0 * x) + 0.2 * rng.standard_normal(x.shape)
 
 
 @cache
 def problem():
-    """Return posterior, trained starts, and 50 new inputs with responses."""
-    rng = np.random.default_rng(5)
-    x = rng.uniform(-2.0, 2.0, 100).astype(np.float32)
-    y = simulate(x, rng).astype(np.float32)
-    x_new = np.linspace(-2.5, 2.5, N_INPUTS)
-    y_new = simulate(x_new, rng)
-    posterior = Posterior(rows=pad_rows(x[:, None], y), network=NETWORK, likelihood=Gaussian(), prior=Normal())
-    dataset = Dataset.from_arrays(x[20:, None], y[20:], x[:20, None], y[:20])
-    trained = mile.fit(dataset, NETWORK, Gaussian(), sampler=DeepEnsemble(), n_chains=N_CHAINS, random_state=0)
-    return posterior, np.asarray(trained.chains.draws)[:, 0], x_new, y_new
+    found = Problem()
+    return found, np.asarray(jax.jit(jax.vmap(found.train))(jax.random.split(jax.random.key(0), N_CHAINS)))
 
 
 @cache
 def summarize(sampler):
-    posterior, start, x_new, y_new = problem()
-    chains = run_chains(sampler.with_start(0.005), posterior, start, seed=1)
+    target, starts = problem()
+    chains = run_chains(sampler.with_start(0.005), FunctionTarget(target), starts, seed=1)
     assert chains.ok.all()
-    inputs = jnp.asarray(x_new[None], jnp.float32)
-    outputs = jax.jit(jax.vmap(lambda position: NETWORK.apply(position, inputs)))(
-        jnp.asarray(chains.draws.reshape(-1, NETWORK.dimension))
-    )
-    outputs = np.asarray(outputs)
-    location, scale = Gaussian().moments(outputs)
-    density = np.exp(Gaussian().component_log_prob(outputs, y_new))
+    draws = chains.draws.reshape(-1, chains.draws.shape[-1])
+    inputs = jnp.asarray(target.x_new[None], jnp.float32)
+    function = jax.jit(jax.vmap(lambda weights: NETWORK.apply(weights, inputs)[0]))
+    values, noise = np.asarray(function(jnp.asarray(draws[:, :-1])), float), np.exp(draws[:, -1:].astype(float))
+    density = np.exp(-0.5 * np.square((target.y_new - values) / noise)) / (noise * np.sqrt(2.0 * np.pi))
     return Summary(
-        mean=location.mean(axis=0),
-        spread=location.std(axis=0),
-        predictive=np.sqrt(location.var(axis=0) + np.square(scale).mean(axis=0)),
+        mean=values.mean(axis=0),
+        spread=values.std(axis=0),
+        predictive=np.sqrt(values.var(axis=0) + np.square(noise).mean()),
         lppd=float(np.log(density.mean(axis=0)).mean()),
     )
 
 
 def reference():
-    return summarize(Nuts(warmup_steps=2_000, sampling_steps=20_000, n_draws=2_000))
+    return summarize(Nuts(warmup_steps=1_000, sampling_steps=5_000, n_draws=1_000))
 
 
 @pytest.mark.slow
@@ -85,7 +102,7 @@ def test_adjusted_agrees_with_nuts_on_a_network():
 
 @pytest.mark.slow
 def test_mile_is_close_to_nuts_on_a_network():
-    """A16."""
+    """A16, the bias of the paper's large steps: the function's spread comes out up to 1.4 times as large."""
     wanted, found = reference(), summarize(Mile())
     ratio = found.spread / wanted.spread
     assert np.sum((ratio >= 0.75) & (ratio <= 1.35)) >= 45

@@ -27,6 +27,7 @@ from mile.samplers._step_size import Geometric, Linear, StepSize
 from mile.samplers.base import Draw, Finished
 
 _HISTORY = 200  # records kept of the warm-up
+_SHORTEST = 0.1  # steps; with such an L each step already has a direction of its own
 _SMALLEST_TRAVEL = 0.1  # below, a chain has failed; as MILE
 
 
@@ -222,6 +223,7 @@ class WarmUp:
         step_size = wanted._replace(value=value, estimate=wanted.estimate * (value / wanted.value) ** 6)
         supplied = _noise.length(noise, dimension, value)
         length = jnp.minimum(jnp.asarray(length, value.dtype), self.noise_share * supplied)
+        length = jnp.maximum(length, _SHORTEST * value)
         return step_size, Fixed(value, length, supplied, noise, units, missing)
 
     def finish(self, carry: Tuning) -> Finished:

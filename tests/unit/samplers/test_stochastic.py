@@ -224,6 +224,13 @@ class TestRun:
         alone = run_chains(self.sampler, posterior, positions[1:], seed=3, chain_ids=[1])
         np.testing.assert_array_equal(alone.draws[0], whole.draws[1])
 
+    def test_needs_no_noise_to_forget(self):
+        chains = run_chains(
+            replace(self.sampler, noise_share=1e-6), noisy_normal(np.ones(5)), np.zeros((1, 5), np.float32), seed=0
+        )
+        assert chains.ok.all()
+        np.testing.assert_allclose(chains.info["sampling"]["L"], 0.1 * chains.tuned.step_size, rtol=1e-5)
+
     def test_keeps_double_precision(self):
         with jax.enable_x64(True):
             target = Noisy(1.0, jnp.zeros(4), jnp.ones(4))
