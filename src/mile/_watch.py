@@ -27,9 +27,9 @@ class Watch:
         """Seconds since the beginning."""
         return time.monotonic() - self.began
 
-    def passed(self, share: float = 1.0) -> bool:
-        """Whether this share of the time limit is over."""
-        return self.time_limit is not None and self.elapsed >= share * self.time_limit
+    def passed(self, within: float = 0.0) -> bool:
+        """Whether the time limit is over, or will be within so many seconds."""
+        return self.time_limit is not None and self.elapsed + within >= self.time_limit
 
 
 class Stopped(Exception):

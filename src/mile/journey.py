@@ -101,7 +101,8 @@ class Journey:
                 length = _next_length(length, seconds)
             self._look_around()
             n_draws = max(0, block.stop - first) // thinning
-            if self.last and loop.watch.passed() and _FEWEST_DRAWS <= n_draws < phase.n_records:
+            # Another block would take as long again.
+            if self.last and loop.watch.passed(within=seconds) and _FEWEST_DRAWS <= n_draws < phase.n_records:
                 phase = dataclasses.replace(phase, n_steps=self.step, n_records=n_draws)
                 self.draws.cut(n_draws)
         self._finish(phase)
