@@ -53,7 +53,7 @@ def _download(source: Source) -> np.ndarray:
 
 # Rows and features of the tables whose last column is a class code. OpenML's copies are coded otherwise, so these
 # are read from the folder only.
-CLASSIFICATION = {"glass": (214, 9), "heart": (303, 13), "sonar": (208, 60)}
+CLASSIFICATION = {"covertype8000": (8_000, 54), "glass": (214, 9), "heart": (303, 13), "sonar": (208, 60)}
 
 
 def load_classes(name: str, data_dir: str | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -15,11 +15,11 @@ class Tilted:
     precision: Any
     slope: jax.Array
 
-    def logdensity(self, x: jax.Array) -> jax.Array:
-        return self.slope @ x - 0.5 * self.precision * (x @ x)
+    def logdensity(self, position: jax.Array) -> jax.Array:
+        return self.slope @ position - 0.5 * self.precision * (position @ position)
 
-    def value_and_grad(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return self.logdensity(x), self.slope - self.precision * x
+    def value_and_grad(self, position: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return self.logdensity(position), self.slope - self.precision * position
 
 
 @jax.tree_util.register_dataclass

@@ -1,5 +1,6 @@
 """The decoherence length L: first the size of the region visited, then its autocorrelation."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -36,6 +37,11 @@ def update_moments(moments: Moments, position: Position, weight: Scalar) -> Mome
     difference = position - moments.mean
     mean = moments.mean + share * difference
     return Moments(total, mean, moments.deviation + weight * difference * (position - mean))
+
+
+def early_length(dimension: int) -> float:
+    """Return L until it is known: the size of a standard normal, but at least 15 (as the reference)."""
+    return max(math.sqrt(dimension), 15.0)
 
 
 def length_from_moments(moments: Moments, step_size: Scalar) -> Scalar:

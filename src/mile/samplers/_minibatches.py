@@ -12,11 +12,9 @@ from mile._errors import Status
 from mile._types import Count, Key, Position, Scalar
 from mile.posterior import Scaled
 from mile.samplers import _mclmc, _noise
+from mile.samplers.base import LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION
 
 GRADIENTS_PER_STEP = _mclmc.GRADIENTS_PER_STEP + 1  # one more at the old position
-# Beyond these limits a chain has failed; they are far outside what healthy chains show.
-_LARGEST_BAD_SHARE = 0.05
-_LARGEST_FALL_PER_DIMENSION = 10.0
 _LARGEST_ENERGY_CHANGE = 10.0  # in standard deviations as wanted; beyond, the integrator has lost its way
 _ORDER, _CHOICE, _DIRECTION = 1, 2, 3  # what is drawn besides the noise of a move
 
@@ -141,9 +139,9 @@ def status(n_steps: Count, chain: Chain) -> Int[Array, ""]:
     return jnp.select(
         [
             ~jnp.isfinite(chain.start_logdensity),
-            chain.bad_steps + chain.refused_steps > _LARGEST_BAD_SHARE * n_steps,
+            chain.bad_steps + chain.refused_steps > LARGEST_BAD_SHARE * n_steps,
             ~jnp.isfinite(chain.logdensity),
-            fall > _LARGEST_FALL_PER_DIMENSION * chain.state.position.shape[0],
+            fall > LARGEST_FALL_PER_DIMENSION * chain.state.position.shape[0],
         ],
         [Status.NON_FINITE_START, Status.BAD_STEPS, Status.NON_FINITE, Status.DIVERGED],
         Status.OK,

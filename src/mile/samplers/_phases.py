@@ -4,7 +4,6 @@ With a diagonal metric (`Tuned.inverse_mass`) a chain's state is in units of its
 variances are about one; draws leave in the target's.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from mile.posterior import Scaled
 from mile.samplers import _mclmc, _step_size, _virial
 from mile.samplers._decoherence import (
     Moments,
+    early_length,
     init_moments,
     length_from_autocorrelation,
     length_from_moments,
@@ -133,7 +133,7 @@ class TuneStepSize:
         used = step_size.value
         target = in_units(target, inverse_mass)
         state, info, health = _guarded(
-            key, state, target, used, _early_length(dimension), health, self.energy_limit, level
+            key, state, target, used, early_length(dimension), health, self.energy_limit, level
         )
         step_size = _step_size.update(
             step_size,
@@ -247,11 +247,6 @@ class Sample:
         virial = _virial.ratio(carry.virial, self.n_steps, self.n_records)
         report = _report(self, carry, carry.tuned) | {"travel": travel, "virial": virial}
         return Finished(carry, status, report)
-
-
-def _early_length(dimension: int) -> float:
-    # Until L is known: the size of a standard normal, but at least 15 (as the reference).
-    return max(math.sqrt(dimension), 15.0)
 
 
 def _renew(health: Health) -> Health:

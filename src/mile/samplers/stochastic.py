@@ -6,7 +6,6 @@ only white noise leaves the posterior as it is: going through all rows in turn c
 and on a normal target halves the variances.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -19,16 +18,14 @@ from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._types import Key, Position, Scalar
 from mile.samplers import _minibatches, _noise, _step_size
-from mile.samplers._decoherence import Moments, init_moments, length_from_moments, update_moments
+from mile.samplers._decoherence import Moments, early_length, init_moments, length_from_moments, update_moments
 from mile.samplers._minibatches import GRADIENTS_PER_STEP, Chain, Fixed
 from mile.samplers._noise import Noise
 from mile.samplers._phases import TuningRecord
 from mile.samplers._step_size import Geometric, Linear, StepSize
-from mile.samplers.base import Draw, Finished
+from mile.samplers.base import HISTORY, SMALLEST_TRAVEL, Draw, Finished, check_budgets
 
-_HISTORY = 200  # records kept of the warm-up
 _SHORTEST = 0.1  # steps; with such an L each step already has a direction of its own
-_SMALLEST_TRAVEL = 0.1  # below, a chain has failed; as MILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +57,7 @@ class Stochastic:
 
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
-        check_count("warmup_steps", self.warmup_steps)
-        check_count("sampling_steps", self.sampling_steps)
-        check_count("n_draws", self.n_draws)
-        if self.n_draws > self.sampling_steps:
-            raise ValueError(
-                f"n_draws ({self.n_draws}) must not exceed sampling_steps ({self.sampling_steps}): "
-                "ask for fewer draws or more steps."
-            )
+        check_budgets(self)
         if not isinstance(self.precondition, bool):
             raise ValueError(f"precondition must be True or False; got {self.precondition!r}.")
         if not isinstance(self.schedule, Linear | Geometric):
@@ -180,7 +170,7 @@ class WarmUp:
     @property
     def n_records(self) -> int:
         """A short history for plots."""
-        return min(self.n_steps, _HISTORY)
+        return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Position, target: Any) -> Tuning:
         """Start at a trained network, with the gradient on all rows."""
@@ -194,7 +184,7 @@ class WarmUp:
         dimension, dtype = chain.state.position.shape[0], chain.state.position.dtype
         index = chain.index.astype(dtype)
         level = self.schedule.value(index, self.n_steps, self.n_steps)
-        step_size, fixed = self._settle(carry, _early_length(dimension))
+        step_size, fixed = self._settle(carry, early_length(dimension))
         chain, moved = _minibatches.advance(key, chain, target, fixed, level, self.batch_size, self.precondition)
         used = step_size.value
         step_size = _step_size.update(
@@ -276,10 +266,5 @@ class Sample:
         """Judge the chain."""
         travel = carry.fixed.step_size * self.n_steps / carry.fixed.L
         status = _minibatches.status(self.n_steps, carry.chain)
-        status = jnp.where((status == Status.OK) & (travel < _SMALLEST_TRAVEL), Status.FROZEN, status)
+        status = jnp.where((status == Status.OK) & (travel < SMALLEST_TRAVEL), Status.FROZEN, status)
         return Finished(carry, status, _minibatches.report(self.n_steps, *carry) | {"travel": travel})
-
-
-def _early_length(dimension: int) -> float:
-    # Until L is known: as MILE.
-    return max(math.sqrt(dimension), 15.0)

@@ -165,14 +165,11 @@ class TestStep:
 class Walled(Noisy):
     """`Noisy` whose log density is NaN where the first coordinate exceeds `wall`, on all rows or in batches too."""
 
-    wall: float
+    wall: float | jax.Array
     hidden: bool
 
-    def _within(self, x, value):
-        return jnp.where(x[0] < self.wall, value, jnp.nan)
-
-    def logdensity(self, x):
-        return self._within(x, super().logdensity(x))
+    def logdensity(self, position):
+        return jnp.where(position[0] < self.wall, super().logdensity(position), jnp.nan)
 
     def minibatch(self, order, index, batch_size):
         batch = super().minibatch(order, index, batch_size)
