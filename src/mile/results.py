@@ -20,12 +20,11 @@ from mile.networks import MLP
 from mile.optimize import Members, Training
 from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
 from mile.priors import BUILT_IN, Prior
-from mile.samplers import KINDS, RECORDS, Sampler, Tuned
+from mile.samplers import KINDS, Sampler, Tuned
 from mile.sampling import Chains
 from mile.storage import DRAWS_IN_MEMORY, StoredDraws, read_tensors, sync_folders, write_tensors
 
 FORMAT = 1  # of model files; this reader knows all formats up to this one
-_RECORDS: dict[frozenset[str], Any] = {frozenset(kind._fields): kind for kind in RECORDS}
 _VECTORS = (".virial", ".inverse_mass")  # reports with a number for each parameter
 _CHECKED_VALUES = 1 << 20  # weights looked at at a time
 _PARTS = ("network", "likelihood", "prior", "sampler", "training", "temperature")
@@ -257,7 +256,11 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
     if classes is not None and (not isinstance(likelihood, Categorical) or len(classes) != likelihood.n_classes):
         raise UntrustedFileError("there must be one label for each class.")
     info = by_phase(arrays, "info", parts["sampler"])
-    history = {phase: record_of(fields) for phase, fields in by_phase(arrays, "history", parts["sampler"]).items()}
+    records = {phase.name: getattr(phase, "record", None) for phase in parts["sampler"].phases}
+    history = {
+        phase: record_of(records[phase], fields)
+        for phase, fields in by_phase(arrays, "history", parts["sampler"]).items()
+    }
     status = _read_status(arrays)
     good = np.array([code == Status.OK for code in status])
     _check_finite("draws", arrays["draws"], good)
@@ -356,11 +359,10 @@ def by_phase(arrays: Mapping[str, Any], kind: str, sampler: Any) -> dict[str, di
     return {phase: found[phase] for phase in phases if phase in found}
 
 
-def record_of(fields: dict[str, Any]) -> Any:
+def record_of(kind: Any, fields: dict[str, Any]) -> Any:
     """Return a phase's history as the tuple that the phase recorded."""
-    kind = _RECORDS.get(frozenset(fields))
-    if kind is None:
-        raise UntrustedFileError(f"no phase records {sorted(fields)[:8]}.")
+    if kind is None or set(fields) != set(kind._fields):
+        raise UntrustedFileError(f"no phase of this sampler records {sorted(fields)[:8]}.")
     return kind(**fields)
 
 

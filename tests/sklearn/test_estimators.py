@@ -202,7 +202,7 @@ class TestClassifier:
     def test_lppd_is_the_mean_log_probability_of_the_label(self, classifier):
         codes = np.searchsorted(classifier.classes_, LABELS)
         expected = np.log(classifier.predict_proba(X)[np.arange(N_ROWS), codes]).mean()
-        assert classifier.lppd(X, LABELS) == pytest.approx(expected, rel=1e-9)
+        assert classifier.lppd(X, LABELS) == pytest.approx(expected, rel=1e-7)  # two sums of float32 outputs
 
     def test_samples_are_labels(self, classifier):
         samples = classifier.sample_predictive(X, n=4, random_state=0)

@@ -12,17 +12,15 @@ from mile.samplers import nuts as _nuts
 from mile.samplers import pgps as _pgps
 from mile.samplers import split_hmc as _split_hmc
 from mile.samplers import stochastic as _stochastic
-from mile.samplers._adjusted_phases import AdjustmentRecord
-from mile.samplers._phases import LengthRecord, TuningRecord
 from mile.samplers.adjusted import Adjusted
 from mile.samplers.auto import MINIBATCHES, Auto, with_plan
 from mile.samplers.base import Draw, Finished, Sampler, Tuned
 from mile.samplers.mile import Mile
 from mile.samplers.naive_mclmc import NaiveMclmc
-from mile.samplers.nuts import AdaptationRecord, Nuts
-from mile.samplers.pgps import LangevinRecord, PathRecord, Pgps
+from mile.samplers.nuts import Nuts
+from mile.samplers.pgps import Pgps
 from mile.samplers.point import DeepEnsemble
-from mile.samplers.split_hmc import ProposalRecord, SplitHmc
+from mile.samplers.split_hmc import SplitHmc
 from mile.samplers.stochastic import Stochastic
 
 # Name of a sampler -> its presets. The first preset of each is what its paper used.
@@ -51,24 +49,13 @@ TITLES: Mapping[str, str] = {
 AUTO, EXACT = "auto", "exact"
 PRESETS = (*_mile.PRESETS, EXACT)
 
-# What files may name: the classes of the table, and what phases record.
+# What files may name.
 KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()} | {AUTO: Auto}
-RECORDS: tuple[Any, ...] = (
-    TuningRecord,
-    LengthRecord,
-    AdaptationRecord,
-    AdjustmentRecord,
-    ProposalRecord,
-    PathRecord,
-    LangevinRecord,
-    Draw,
-)
 
 __all__ = [
     "KINDS",
     "MINIBATCHES",
     "PRESETS",
-    "RECORDS",
     "SAMPLERS",
     "TITLES",
     "Adjusted",

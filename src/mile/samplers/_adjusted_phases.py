@@ -6,7 +6,7 @@ A step of a phase is one of the integrator, not a whole proposal; see `_trajecto
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 class Adapt:
     """Adapt the step size by dual averaging, and gather what metric and length are made of."""
 
+    record: ClassVar[type] = AdjustmentRecord
     name: str = ""
     n_steps: int
     longest: int  # mean number of steps of a trajectory that its length may ask for

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 class TuneStepSize:
     """Phases I and II: adapt the step size; the variances seen since the phase began give L or the new units."""
 
+    record: ClassVar[type] = TuningRecord
     name: str = ""
     n_steps: int
     step_size: float | None  # None: `start_factor` times the root of the dimension
@@ -154,6 +155,7 @@ class TuneStepSize:
 class TuneLength:
     """Phase III: record coordinates and set L by their autocorrelation time."""
 
+    record: ClassVar[type] = LengthRecord
     name: str = ""
     n_steps: int
     thinning: int  # steps between two samples

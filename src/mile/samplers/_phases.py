@@ -6,7 +6,7 @@ variances are about one; draws leave in the target's.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +98,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 class TuneStepSize:
     """Phases I and II: adapt the step size; the variances seen since the phase began give L at its end."""
 
+    record: ClassVar[type] = TuningRecord
     name: str = ""
     n_steps: int
     first_steps: int
@@ -166,6 +167,7 @@ class TuneStepSize:
 class TuneLength:
     """Phase III: record a few coordinates and set L by their autocorrelation time."""
 
+    record: ClassVar[type] = LengthRecord
     name: str = ""
     n_steps: int
     thinning: int  # steps between two samples

@@ -49,6 +49,8 @@ class Finished(NamedTuple):
 class Phase(Protocol):
     """One stage of a chain: pure, hashable, written for one chain; the loop in `sampling.py` runs it in blocks.
 
+    Every phase but the last also says what it records, in the class variable `record`, a NamedTuple of numbers.
+
     A phase is a pytree. Its leaves, such as budgets, enter compiled code as arguments, so that one program serves
     all their values; static is only what decides shapes. The name should be neither: then phases that differ in
     numbers alone share their programs.

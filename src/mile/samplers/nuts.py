@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -130,6 +130,7 @@ def _blackjax() -> SimpleNamespace:
 class Adapt:
     """Stan's windows: step size by dual averaging throughout, variances of the weights in the slow windows."""
 
+    record: ClassVar[type] = AdaptationRecord
     name: str = "adaptation"
     n_steps: int
     target_acceptance: float

@@ -7,7 +7,7 @@ along which p_t moves, the particles follow it, and now and then Langevin steps 
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -172,6 +172,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 class FollowPath:
     """From t = 0 to t = 1: learn the field with the particles at rest, move them along it, adjust them now and then."""
 
+    record: ClassVar[type] = PathRecord
     name: str = "path"
     route: Route
     langevin: Langevin
@@ -253,6 +254,7 @@ class FollowPath:
 class Settle:
     """Langevin steps on the target itself."""
 
+    record: ClassVar[type] = LangevinRecord
     name: str = "langevin"
     route: Route
     langevin: Langevin

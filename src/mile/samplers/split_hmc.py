@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -209,6 +209,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 class WarmUp:
     """Proposals before the first draw; nothing is learned from them."""
 
+    record: ClassVar[type] = ProposalRecord
     name: str = "warm-up"
     trajectory: Trajectory
     n_steps: int

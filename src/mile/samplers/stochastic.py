@@ -156,6 +156,7 @@ _register_phase = partial(
 class WarmUp:
     """Measure the noise, adapt units and step size to it, and set L by the region visited lately."""
 
+    record: ClassVar[type] = TuningRecord
     name: str = "warm-up"
     n_steps: int
     schedule: Linear | Geometric
