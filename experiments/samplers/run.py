@@ -7,14 +7,13 @@ Rows are added to summary.csv as they finish, and what stands there is not run a
 """
 
 import argparse
-import csv
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmark_data import REGRESSION, load
-from uci.run import append, paper_split
+from benchmark_data import REGRESSION, Summary, load
+from uci.run import paper_split
 
 from mile import MLP, Bars, Gaussian, fit, metrics
 from mile.samplers import SAMPLERS, configure
@@ -54,12 +53,10 @@ def run(name: str, split: int, sampler: str, n_chains: int, data_dir: str | None
     }
 
 
-def print_table(path: Path) -> None:
+def print_table(summary: Summary) -> None:
     """Print every row beside the paper's number."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
     print(f"{'data':<12}{'sampler':<15}{'split':>5}{'LPPD':>9}{'paper':>8}{'RMSE':>9}{'gradients':>13}{'seconds':>9}")
-    for row in rows:
+    for row in summary.rows:
         paper = PAPER.get(row["dataset"], {}).get(row["method"], "")
         print(
             f"{row['dataset']:<12}{row['method']:<15}{row['split']:>5}{row['lppd']:>9}{paper:>8}{row['rmse']:>9}"
@@ -79,17 +76,13 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.samplers) - set(SAMPLERS):
         parser.error(f"unknown samplers: {', '.join(sorted(unknown))}; choose from {', '.join(SAMPLERS)}")
-    done = set()
-    if arguments.summary.exists():
-        with arguments.summary.open() as file:
-            done = {(row["dataset"], int(row["split"]), row["method"]) for row in csv.DictReader(file)}
+    summary = Summary(arguments.summary)
     for sampler in arguments.samplers:
-        if (arguments.dataset, arguments.split, sampler) in done:
+        if summary.has(dataset=arguments.dataset, split=arguments.split, method=sampler):
             continue
         print(f"{arguments.dataset}, split {arguments.split}: {sampler}", flush=True)
-        row = run(arguments.dataset, arguments.split, sampler, arguments.chains, arguments.data_dir)
-        append(arguments.summary, [row])
-    print_table(arguments.summary)
+        summary.add(**run(arguments.dataset, arguments.split, sampler, arguments.chains, arguments.data_dir))
+    print_table(summary)
 
 
 if __name__ == "__main__":
