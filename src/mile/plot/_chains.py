@@ -35,7 +35,7 @@ _MOST_CELLS = 6_000_000  # draws x rows
 _N_POINTS = 30  # of a smooth curve
 _NARROWEST = 0.05  # share of all steps that a phase needs to be named
 _LEGEND_LINE = 0.09  # of the height of the axes
-_STEPS = "steps (phases I, II and III, then sampling)"
+_STEPS = "steps (tuning, then sampling)"
 
 
 class _Stretch(NamedTuple):

@@ -87,7 +87,7 @@ def _tuning(fit: Fit) -> list[Drawing]:
         draw(
             "energy", plot.energy, fit, help="Tuning steers each chain to the wanted level; above it steps are coarse."
         ),
-        draw("step-size", plot.step_size, fit, help="Found in phases I and II and fixed from then on."),
+        draw("step-size", plot.step_size, fit, help="Found while tuning and fixed from then on."),
     ]
 
 
