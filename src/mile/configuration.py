@@ -1,13 +1,14 @@
 """Configuration as data: every object that decides a result, as names from a closed list and numbers, and back."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mile._errors import UntrustedFileError
 from mile.likelihoods import Categorical, Gaussian
-from mile.networks import MLP
+from mile.networks import MLP, ConvNet, Convolution, FixedArray
 from mile.optimize import Patience, Training
 from mile.priors import FAMILIES, FanIn, Laplace, Normal, PerLayer, StudentT
 from mile.samplers import KINDS as SAMPLER_KINDS
@@ -16,6 +17,8 @@ from mile.samplers.mile import Geometric, Linear
 # A file can ask for these and for nothing else.
 _KINDS: dict[str, Any] = {
     "mlp": MLP,
+    "conv_net": ConvNet,
+    "convolution": Convolution,
     "gaussian": Gaussian,
     "categorical": Categorical,
     "normal": Normal,
@@ -38,6 +41,9 @@ _NESTED: dict[str, tuple[Any, ...]] = {
     "stochastic": (SAMPLER_KINDS["stochastic"],),
 }
 _NAMES: dict[Any, str] = {kind: name for name, kind in _KINDS.items()}
+_FIXED = "fixed"  # an array, by its hash; the array itself is beside the description
+FixedArrays = Mapping[str, FixedArray]  # by hash
+_NO_ARRAYS: FixedArrays = {}
 _CUSTOM = "custom"  # an object of the user's: it can be compared, but not built
 
 
@@ -52,14 +58,25 @@ def describe(value: Any) -> Any:
         return [describe(entry) for entry in value]
     if isinstance(value, np.generic | np.ndarray):
         return describe(value.tolist())
+    if isinstance(value, FixedArray):
+        return {"kind": _FIXED, "sha256": value.sha256}
     name = _NAMES.get(type(value))
     if name is None:
         return {"kind": _CUSTOM, "text": repr(value)}
     return {"kind": name} | {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
-def build(description: Any, *allowed: Any) -> Any:
+def build(description: Any, *allowed: Any, fixed: FixedArrays = _NO_ARRAYS) -> Any:
     """Return the object that a description stands for; it must be one of the allowed classes.
+
+    Parameters
+    ----------
+    description
+        As `describe` returns it.
+    allowed
+        Classes.
+    fixed
+        The arrays that descriptions may name.
 
     Raises
     ------
@@ -67,7 +84,7 @@ def build(description: Any, *allowed: Any) -> Any:
         If the description is not of a known kind, or a number is impossible.
     """
     try:
-        value = _build(description)
+        value = _build(description, fixed)
     except RecursionError:
         raise UntrustedFileError("a description is nested too deeply.") from None
     if not isinstance(value, allowed):
@@ -85,13 +102,27 @@ def is_custom(description: Any) -> bool:
     return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
 
 
-def _build(description: Any) -> Any:
+def fixed_arrays(value: Any) -> dict[str, FixedArray]:
+    """Return the arrays that an object holds without being made of them, by hash."""
+    if isinstance(value, FixedArray):
+        return {value.sha256: value}
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {}
+    found = [fixed_arrays(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return {name: array for part in found for name, array in part.items()}
+
+
+def _build(description: Any, fixed: FixedArrays) -> Any:
     if description is None or isinstance(description, bool | int | float | str):
         return description
     if isinstance(description, list):
-        return tuple(_build(entry) for entry in description)
+        return tuple(_build(entry, fixed) for entry in description)
     if not isinstance(description, dict) or not isinstance(description.get("kind"), str):
         raise UntrustedFileError(f"not a description of anything known: {str(description)[:80]!r}.")
+    if description["kind"] == _FIXED:
+        if set(description) != {"kind", "sha256"} or description["sha256"] not in fixed:
+            raise UntrustedFileError("a description names an array that is not there.")
+        return fixed[description["sha256"]]
     kind = _KINDS.get(description["kind"])
     if kind is None:
         raise UntrustedFileError(f"{description['kind'][:80]!r} is not one of {sorted(_KINDS)}.")
@@ -101,7 +132,8 @@ def _build(description: Any) -> Any:
     if wrong:
         raise UntrustedFileError(f"{description['kind']} has an unknown or missing {sorted(wrong)[0][:80]!r}.")
     built = {
-        name: build(value, *_NESTED[name]) if name in _NESTED else _build(value) for name, value in arguments.items()
+        name: build(value, *_NESTED[name], fixed=fixed) if name in _NESTED else _build(value, fixed)
+        for name, value in arguments.items()
     }
     try:
         return kind(**built)

@@ -1,11 +1,11 @@
 """Tables as the pipeline wants them: float32, standardized by their training rows, split once, order fixed."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 
 # Rows needed before some are set aside to decide when to stop training.
 _SMALLEST_SPLIT = 20
@@ -136,9 +136,16 @@ class Dataset:
 
 
 def prepare(
-    x: Float[np.ndarray, "row feature"], y: np.ndarray, *, validation_fraction: float = 0.125, seed: int
+    x: Float[np.ndarray, "row feature"] | UInt8[np.ndarray, "row feature"],
+    y: np.ndarray,
+    *,
+    validation_fraction: float = 0.125,
+    seed: int,
+    learn: Callable[[np.ndarray, np.ndarray], Standardizer] = Standardizer.learn,
 ) -> Dataset:
     """Split finite arrays into training and validation rows and standardize by the training rows.
+
+    `learn` finds the scale of x from all values and the numbers of the training rows.
 
     Integer `y` are class codes: they are left alone and the split is stratified. Under 20 rows there is no
     validation part.
@@ -146,7 +153,7 @@ def prepare(
     classes = y if np.issubdtype(y.dtype, np.integer) else None
     validation = split_rows(len(x), validation_fraction, seed, classes)
     train, valid = np.flatnonzero(~validation), np.flatnonzero(validation)
-    x_scale = Standardizer.learn(x, train)
+    x_scale = learn(x, train)
     if classes is None:
         y_scale = Standardizer.learn(y, train)
         y = y_scale.apply(y)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from mile import convergence
 from mile._errors import Status
+from mile.networks import places
 from mile.predict import ClassPredictive
 from mile.results import Fit
 from mile.storage import StoredDraws
@@ -129,11 +130,10 @@ def diagnose(fit: Fit, x: Float[np.ndarray, "row feature"] | None = None) -> Dia
 
 def _layers(fit: Fit) -> dict[str, slice]:
     """Return where each layer's parameters are."""
-    sizes = getattr(fit.network, "layer_sizes", None)
-    if sizes is None:
+    layers = getattr(fit.network, "layers", None)
+    if layers is None:
         return {"all weights": slice(0, fit.network.dimension)}
-    ends = np.cumsum([(fan_in + 1) * fan_out for fan_in, fan_out in sizes]).tolist()
-    return {f"layer {n + 1}": slice(start, end) for n, (start, end) in enumerate(zip([0, *ends], ends, strict=False))}
+    return dict(zip((layer.name for layer in layers), places(layers), strict=True))
 
 
 def _weights(fit: Fit, name: str, where: slice) -> Group:

@@ -1,7 +1,7 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from mile.configuration import describe
 from mile.data import Dataset
 from mile.execution import InProcess
 from mile.forecast import check_memory, plan_budgets
+from mile.kept import Attachments, kept_tensors
 from mile.likelihoods import Categorical, Gaussian
 from mile.monitoring import RunningScore, warn_of_spikes
 from mile.optimize import Members, Training, train_members
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal, Prior
-from mile.results import Fit, scale_tensors
+from mile.results import Fit
 from mile.samplers import MINIBATCHES, Auto, Mile, Sampler, with_plan
 from mile.sampling import Chains, describe_failures, run_chains, saved_when_stopped, seed_for, time_step
 from mile.storage import (
@@ -58,6 +59,7 @@ def fit(
     time_limit: float | None = None,
     force: bool = False,
     origin: dict[str, Any] | None = None,
+    attachments: Attachments | None = None,
 ) -> Fit:
     """Train a deep ensemble, start one chain from each member, and keep the draws.
 
@@ -99,6 +101,8 @@ def fit(
         Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
     origin
         What the caller needs to build itself again; kept in the manifest.
+    attachments
+        Bytes that the caller needs to prepare rows for prediction, by name; kept in the run and in model files.
 
     Returns
     -------
@@ -119,6 +123,7 @@ def fit(
         time_limit = check_number("time_limit", time_limit, positive=True)
     seed = seed_for(run_dir, random_state)
     work = plan(dataset, network, likelihood, prior, sampler, training, n_chains, classes, seed, temperature)
+    work = replace(work, attachments=attachments or {})
     use_compilation_cache()
     watch, watched, progress = Watch(time_limit), progress is not None, progress or Silent()
     if run_dir is None:
@@ -127,7 +132,7 @@ def fit(
     folder = Path(run_dir)
     if not has_run(folder):
         check_space(folder, work.draw_bytes)
-    files = {SCALES: scale_tensors(dataset.x_scale, dataset.y_scale, classes)}
+    files = {SCALES: kept_tensors(network, dataset.x_scale, dataset.y_scale, classes, work.attachments)}
     files |= {DATA: dataset.arrays()} if store_data else {}
     advice = (
         f"Go on with mile.resume({str(folder)!r}), or fit again with the same arguments; "
@@ -191,6 +196,7 @@ class Work:
     temperature: float
     classes: np.ndarray | None
     seed: int
+    attachments: Attachments = field(default_factory=dict)
 
     @property
     def draw_bytes(self) -> int:
@@ -265,6 +271,7 @@ class Work:
             chain_ids=result.chain_ids,
             status=result.status,
             classes=self.classes,
+            attachments=self.attachments,
         )
 
     def _within_time(self, target: Posterior, members: Members, run: Run | Unsaved, watch: Watch) -> Sampler:

@@ -21,7 +21,7 @@ def check_training_data(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bo
         If anything cannot be used.
     """
     _refuse_non_numeric(X)
-    _refuse_bad_response(y, numeric)
+    refuse_bad_response(y, numeric)
     # Finiteness of X is checked afterwards, because scikit-learn's check does not name the cell.
     X, y = validate_data(
         estimator, X, y, dtype=_DTYPES, ensure_all_finite=False, ensure_min_samples=2, y_numeric=numeric
@@ -86,7 +86,7 @@ def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
         )
 
 
-def _refuse_bad_response(y: Any, numeric: bool) -> None:
+def refuse_bad_response(y: Any, numeric: bool) -> None:
     """Name the first entry of y that is missing, infinite or, where y must be numeric, not a number."""
     y = np.asarray(y)
     if y.dtype.kind == "f":

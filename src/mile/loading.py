@@ -15,7 +15,8 @@ from mile.configuration import is_custom
 from mile.data import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
 from mile.fitting import fit
-from mile.results import Fit, assemble, build_parts, by_phase, read_fit, read_scales
+from mile.kept import read_fixed, read_kept
+from mile.results import Fit, assemble, build_parts, by_phase, read_fit
 from mile.samplers import with_plan
 from mile.sampling import count_gradients
 from mile.storage import (
@@ -135,8 +136,9 @@ def resume(
             f"The run in {folder} uses functions or classes of your own, which a file cannot hold: call what began it "
             "again, with the same arguments and run_dir."
         )
-    scales = read_scales(_read(folder, SCALES))
-    classes = scales.pop("classes")
+    arrays = _read(folder, SCALES)
+    scales = read_kept(arrays)
+    classes, attachments = scales.pop("classes"), scales.pop("attachments")
     if dataset is None:
         if DATA not in manifest.files:
             raise ValueError(
@@ -146,7 +148,7 @@ def resume(
     with show_progress(verbose > 0) as progress:
         result = fit(
             dataset,
-            **build_parts(configuration),
+            **build_parts(configuration, read_fixed(arrays)),
             n_chains=configuration["n_chains"],
             classes=classes,
             random_state=manifest.seed,
@@ -156,6 +158,7 @@ def resume(
             time_limit=time_limit,
             force=force,
             origin=manifest.origin,
+            attachments=attachments,
         )
     return restore_estimator(manifest.origin, result) if manifest.origin else result
 
@@ -168,8 +171,8 @@ def read_validation(run_dir: str | Path) -> tuple[np.ndarray, np.ndarray] | None
     folder = Path(run_dir)
     if DATA not in read_checked_manifest(folder).files:
         return None
-    scales = read_scales(_read(folder, SCALES))
-    classes = scales.pop("classes")
+    scales = read_kept(_read(folder, SCALES))
+    classes, _ = scales.pop("classes"), scales.pop("attachments")
     dataset = _read_dataset(folder, scales)
     if not len(dataset.y_valid):
         return None
@@ -219,7 +222,8 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
             f"The run in {folder} is of mile.sample: call that again with the same arguments, or open its draws.zarr "
             "with xarray."
         )
-    parts = build_parts(manifest.configuration)
+    kept_arrays = _read(folder, SCALES)
+    parts = build_parts(manifest.configuration, read_fixed(kept_arrays))
     parts["sampler"] = _with_plan(parts["sampler"], manifest.plan)
     layout = read_layout(manifest)
     if layout is None:
@@ -251,7 +255,7 @@ def _read_run(folder: Path, manifest: Manifest) -> Fit:
         raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_GO_ON.format(folder)}")
     if all(codes[chain] != Status.OK for chain in chosen):
         raise ValueError(f"All chains of the run in {folder} failed: there is nothing to predict with.")
-    arrays: dict[str, Any] = _read(folder, SCALES)
+    arrays: dict[str, Any] = dict(kept_arrays)
     arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
     arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
     info = by_phase(arrays, "info", parts["sampler"])

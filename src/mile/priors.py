@@ -164,8 +164,8 @@ class FanIn:
     def bind(self, network: Any) -> "Scaled":
         """Return the prior of this network's flat vector."""
         runs = []
-        for fan_in, fan_out in _layer_sizes(network):
-            runs += [(fan_in * fan_out, float(self.gain) / math.sqrt(fan_in)), (fan_out, float(self.bias))]
+        for layer in _layers(network):
+            runs += [(layer.n_weights, float(self.gain) / math.sqrt(layer.fan_in)), (layer.n_biases, float(self.bias))]
         return Scaled(family=self.family, runs=tuple(runs))
 
 
@@ -191,13 +191,12 @@ class PerLayer:
         ValueError
             If there is not one scale for each layer.
         """
-        sizes = _layer_sizes(network)
-        if len(sizes) != len(self.scales):
+        layers = _layers(network)
+        if len(layers) != len(self.scales):
             raise ValueError(
-                f"the prior has {len(self.scales)} scales but the network has {len(sizes)} layers, hidden and output."
+                f"the prior has {len(self.scales)} scales but the network has {len(layers)} layers, hidden and output."
             )
-        layers = zip(sizes, self.scales, strict=True)
-        runs = tuple(((fan_in + 1) * fan_out, float(scale)) for (fan_in, fan_out), scale in layers)
+        runs = tuple((layer.size, float(scale)) for layer, scale in zip(layers, self.scales, strict=True))
         return Scaled(family=self.family, runs=runs)
 
 
@@ -259,8 +258,8 @@ def _check_family(family: Any) -> None:
         raise ValueError(f"family must be Normal, Laplace or StudentT; got {family!r}.")
 
 
-def _layer_sizes(network: Any) -> tuple[tuple[int, int], ...]:
-    sizes = getattr(network, "layer_sizes", None)
-    if sizes is None:
-        raise ValueError(f"a prior by layers needs a network that lists its layer_sizes; got {network!r}.")
-    return sizes
+def _layers(network: Any) -> tuple[Any, ...]:
+    layers = getattr(network, "layers", None)
+    if layers is None:
+        raise ValueError(f"a prior by layers needs a network that lists its layers; got {network!r}.")
+    return layers

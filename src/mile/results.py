@@ -1,7 +1,7 @@
 """A fitted ensemble: what prediction needs, and the files it can be kept in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from mile._compilation import use_compilation_cache
 from mile._errors import Status, UntrustedFileError
 from mile.configuration import build, describe, is_custom
 from mile.data import Standardizer
-from mile.labels import NAMES as LABELS
-from mile.labels import read_labels, write_labels
+from mile.kept import Attachments, is_kept, kept_tensors, read_fixed, read_kept
 from mile.likelihoods import Categorical, Gaussian
-from mile.networks import MLP
+from mile.networks import NETWORKS, FixedArray
 from mile.optimize import Members, Training
 from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
 from mile.priors import BUILT_IN, Prior
@@ -46,6 +45,7 @@ class Fit:
     chain_ids: Int[np.ndarray, " chain"]  # a replaced chain has an id of K or more
     status: tuple[Status, ...]
     classes: np.ndarray | None = None
+    attachments: Attachments = field(default_factory=dict)
     temperature: float = 1.0  # of the chains; their log density is that of the posterior divided by it
 
     @property
@@ -114,7 +114,8 @@ class Fit:
 
     def _tensors(self) -> dict[str, Any]:
         chains, members = self.chains, self.members
-        found = scale_tensors(self.x_scale, self.y_scale, self.classes) | {
+        found: dict[str, Any] = kept_tensors(self.network, self.x_scale, self.y_scale, self.classes, self.attachments)
+        found |= {
             "draws": chains.draws,
             "logdensity": chains.logdensity,
             "energy_change": chains.energy_change,
@@ -190,46 +191,28 @@ def read_fit(path: Path) -> tuple[Fit, dict[str, Any]]:
     if not isinstance(configuration, dict) or set(configuration) != set(_PARTS):
         raise UntrustedFileError(f"{path} must describe {list(_PARTS)} and nothing else.")
     try:
-        fit = assemble(build_parts(configuration), arrays, metadata["seed"])
+        fit = assemble(build_parts(configuration, read_fixed(arrays)), arrays, metadata["seed"])
     except UntrustedFileError as error:
         raise UntrustedFileError(f"{path}: {error}") from error
     return fit, metadata["extra"]
 
 
-def build_parts(configuration: Any) -> dict[str, Any]:
-    """Return the objects that a configuration describes."""
+def build_parts(configuration: Any, fixed: Mapping[str, FixedArray]) -> dict[str, Any]:
+    """Return the objects that a configuration describes, some of which hold fixed arrays."""
     if not isinstance(configuration, dict) or not set(_PARTS) <= set(configuration):
         raise UntrustedFileError(f"a configuration must describe {list(_PARTS)}.")
     kinds: dict[str, tuple[Any, ...]] = {
-        "network": (MLP,),
+        "network": NETWORKS,
         "likelihood": (Gaussian, Categorical),
         "prior": BUILT_IN,
         "sampler": tuple(KINDS.values()),
         "training": (Training,),
     }
-    parts = {name: build(configuration[name], *allowed) for name, allowed in kinds.items()}
+    parts = {name: build(configuration[name], *allowed, fixed=fixed) for name, allowed in kinds.items()}
     try:
         return parts | {"temperature": check_number("temperature", configuration["temperature"], positive=True)}
     except ValueError as error:
         raise UntrustedFileError(str(error)[:200]) from None
-
-
-def scale_tensors(x_scale: Standardizer, y_scale: Standardizer, classes: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return what prediction needs of the data."""
-    found = {"x_shift": x_scale.shift, "x_scale": x_scale.scale, "y_shift": y_scale.shift, "y_scale": y_scale.scale}
-    return found | ({} if classes is None else write_labels(classes))
-
-
-def read_scales(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Undo `scale_tensors`."""
-    scales = {
-        name: Standardizer(shift=_numbers(arrays, f"{name[0]}_shift"), scale=_numbers(arrays, name))
-        for name in ("x_scale", "y_scale")
-    }
-    for name, scale in scales.items():
-        if not (scale.scale > 0).all():
-            raise UntrustedFileError(f"{name} must be positive.")
-    return scales | {"classes": read_labels(arrays)}
 
 
 def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit:
@@ -242,7 +225,7 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
     UntrustedFileError
         If anything is missing, unknown, or does not fit the rest.
     """
-    network, likelihood, scales = parts["network"], parts["likelihood"], read_scales(arrays)
+    network, likelihood, scales = parts["network"], parts["likelihood"], read_kept(arrays)
     _check_arrays(arrays, network)
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise UntrustedFileError("there must be a seed.")
@@ -290,7 +273,7 @@ def assemble(parts: dict[str, Any], arrays: Mapping[str, Any], seed: Any) -> Fit
     )
 
 
-def _check_arrays(arrays: Mapping[str, Any], network: MLP) -> None:
+def _check_arrays(arrays: Mapping[str, Any], network: Any) -> None:
     """Check names, types and shapes of all arrays."""
     n_chains, n_draws, _ = _check(arrays, "draws", "f", None, None, network.dimension)
     if n_chains < 1 or n_draws < 1:
@@ -313,7 +296,7 @@ def _check_arrays(arrays: Mapping[str, Any], network: MLP) -> None:
         _check(arrays, name, "f", *shape)
     for name in counts:
         _check(arrays, name, "i", n_chains)
-    unknown = set(arrays) - {"draws", *floats, *counts, *LABELS}
+    unknown = {name for name in arrays if not is_kept(name)} - {"draws", *floats, *counts}
     if unknown:
         raise UntrustedFileError(f"no fit has the array {sorted(unknown)[0][:80]!r}.")
     ids = arrays["chain_ids"]
@@ -330,15 +313,6 @@ def _check(arrays: Mapping[str, Any], name: str, kind: str, *wanted: int | None)
     if dtype.kind != kind:
         raise UntrustedFileError(f"{name} has the wrong type, {dtype}.")
     return shape
-
-
-def _numbers(arrays: Mapping[str, Any], name: str) -> np.ndarray:
-    if name not in arrays:
-        raise UntrustedFileError(f"there is no {name}.")
-    values = arrays[name]
-    if values.dtype != np.float64 or not np.isfinite(values).all():
-        raise UntrustedFileError(f"{name} must be finite numbers in float64.")
-    return values
 
 
 def by_phase(arrays: Mapping[str, Any], kind: str, sampler: Any) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ import pytest
 
 from mile import FanIn, Laplace, Mile, MileClassifier, MileRegressor, PerLayer, StudentT
 from mile.estimators import _base
+from mile.networks import ConvNet
 
 # Up to 16 rows of three features share their programs.
 BUDGET = {
@@ -224,6 +225,7 @@ BAD_ARGUMENTS = {
     "max_epochs": [*NOT_COUNTS, None],
     "patience": [*NOT_COUNTS, None],
     "validation_fraction": [*NOT_NUMBERS, -0.1, 0.91, 1, 1.0, 5],
+    "network": ["lenet", "", 1, True, {}, ["lenet5"], ConvNet],
     "sampler": ["nuts!", "MILE", "", None, 1, True, Mile, {}, ["mile"]],
     "run_dir": [1, True, b"run", ["run"], np.nan],
     "store_data": [None, "yes", 1, 0.0, [True]],

@@ -48,6 +48,7 @@ DEFAULTS = {
     "max_epochs": 500,
     "patience": 10,
     "validation_fraction": 0.125,
+    "network": None,
     "sampler": "mile",
     "run_dir": None,
     "store_data": True,

@@ -181,7 +181,7 @@ def test_another_number_of_layers_is_refused_with_both_numbers(n_scales):
 
 @pytest.mark.parametrize("prior", [FanIn(), PerLayer(scales=(1.0,))], ids=str)
 def test_a_network_that_lists_no_layers_is_refused(prior):
-    with pytest.raises(ValueError, match="needs a network that lists its layer_sizes"):
+    with pytest.raises(ValueError, match="needs a network that lists its layers"):
         prior.bind(object())
 
 

@@ -2,9 +2,9 @@
 
 import time
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -13,11 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from mile._checks import check_choice, check_count, check_number
 from mile._progress import show_progress
 from mile.configuration import describe
-from mile.data import prepare
+from mile.data import Dataset, Standardizer, prepare
 from mile.expectation import Expected, forecast_fit
 from mile.fitting import fit
-from mile.inputs import check_features
-from mile.networks import ACTIVATIONS, MLP
+from mile.images import check_images, check_training_images, is_images, learn_pixel_scale
+from mile.inputs import check_features, check_training_data
+from mile.kept import Attachments
+from mile.networks import ACTIVATIONS, MLP, TEMPLATES
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
@@ -30,6 +32,20 @@ from mile.storage import write_page
 _PRESET_HIDDEN = (16, 16)  # paper table 1
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
 _NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
+
+
+Learner = Callable[[np.ndarray, np.ndarray], Standardizer]  # of all rows, and the numbers of those to learn from
+
+
+class Problem(NamedTuple):
+    """What there is to learn."""
+
+    x: np.ndarray  # rows first; a table or images
+    y: np.ndarray  # numbers or class codes
+    likelihood: Any
+    learn: Learner  # of the scale of x
+    classes: np.ndarray | None = None
+    attachments: Attachments | None = None
 
 
 class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -56,6 +72,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         max_epochs: int = 500,
         patience: int = 10,
         validation_fraction: float = 0.125,
+        network: Any = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -79,6 +96,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.network = network
         self.sampler = sampler
         self.run_dir = run_dir
         self.store_data = store_data
@@ -86,18 +104,18 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(
-        self, x: np.ndarray, y: np.ndarray, likelihood: Any, configuration: dict[str, Any], **options: Any
-    ) -> None:
+    def _fit(self, problem: "Problem", configuration: dict[str, Any]) -> None:
         seed = seed_for(self.run_dir, self.random_state)
-        dataset = prepare(x, y, validation_fraction=self.validation_fraction, seed=seed)
-        options |= {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
+        dataset = self._dataset(problem, seed)
+        options = {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
             self.fit_: Fit = fit(
                 dataset,
-                self._network(x.shape[1], likelihood),
-                likelihood,
+                self._network(problem),
+                problem.likelihood,
+                classes=problem.classes,
+                attachments=problem.attachments,
                 random_state=seed,
                 time_limit=self.time_limit,
                 progress=progress,
@@ -106,13 +124,44 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         self.fit_seconds_ = time.perf_counter() - began
 
-    def _network(self, n_inputs: int, likelihood: Any) -> MLP:
+    def _dataset(self, problem: "Problem", seed: int) -> Dataset:
+        x = problem.x.reshape(len(problem.x), -1)
+        return prepare(x, problem.y, validation_fraction=self.validation_fraction, seed=seed, learn=problem.learn)
+
+    def _network(self, problem: "Problem") -> Any:
+        shape, n_outputs = problem.x.shape[1:], problem.likelihood.n_outputs
+        if self.network is not None:
+            return self._template().sized(shape, n_outputs)
+        if len(shape) > 1:
+            raise ValueError(
+                f"X has shape {problem.x.shape}: images need a network that takes them, such as network='lenet5' or "
+                f"{sorted(TEMPLATES)}. For a table, X must have shape (rows, features)."
+            )
         return MLP(
-            n_inputs=n_inputs,
+            n_inputs=shape[0],
             hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
-            n_outputs=likelihood.n_outputs,
+            n_outputs=n_outputs,
             activation=self.activation,
         )
+
+    def _template(self) -> Any:
+        """Return the network that was asked for, which takes its size from the data.
+
+        Raises
+        ------
+        ValueError
+            If there is no such network, or arguments of the default network are given besides.
+        """
+        if self.hidden_layer_sizes is not None or self.activation != "relu":
+            raise ValueError(
+                "hidden_layer_sizes and activation describe the default network: leave them out with network=, and set "
+                "widths and activation there."
+            )
+        if isinstance(self.network, str):
+            return TEMPLATES[check_choice("network", self.network, TEMPLATES)]
+        if not isinstance(self.network, type) and hasattr(self.network, "sized"):
+            return self.network
+        raise ValueError(f"network must be None, one of {sorted(TEMPLATES)} or a network; got {self.network!r}.")
 
     def _origin(self, seed: int) -> dict[str, Any]:
         """Describe this estimator, so that it can be built again from a file."""
@@ -131,6 +180,8 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         check_choice("preset", self.preset, PRESETS)
         if self.hidden_layer_sizes is not None:
             _check_widths(self.hidden_layer_sizes)
+        if self.network is not None:
+            self._template()
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         if not isinstance(self.verbose, int | np.integer):
             raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
@@ -236,7 +287,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         names = getattr(self, "feature_names_in_", None)
         page = render(
             self.fit_,
-            None if X is None else check_features(self, X),
+            None if X is None else self._features(X),
             None if y is None else np.asarray(y),
             title=title or f"MILE {self._kind}",
             rows="test rows",
@@ -250,9 +301,9 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
         configuration = self._configuration()
         fresh: Any = clone(self)
-        x, codes, likelihood, _ = fresh._prepare(X, y)
-        dataset = prepare(x, codes, validation_fraction=self.validation_fraction, seed=0)
-        return forecast_fit(dataset, self._network(x.shape[1], likelihood), likelihood, **configuration)
+        problem = fresh._prepare(X, y)
+        network = self._network(problem)
+        return forecast_fit(self._dataset(problem, 0), network, problem.likelihood, **configuration)
 
     def fit(self, X: Any, y: Any) -> Any:
         """Fit the ensemble.
@@ -260,7 +311,8 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X
-            Table of shape (rows, features), numeric and finite.
+            Table of shape (rows, features), or images of shape (images, height, width) or (images, height, width,
+            channels) for a `network` that takes them; numeric and finite.
         y
             Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones.
 
@@ -296,16 +348,30 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
         configuration = self._configuration()
-        x, codes, likelihood, classes = self._prepare(X, y)
+        problem = self._prepare(X, y)
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
         self.target_name_ = target if isinstance(target, str) else None
-        self._fit(x, codes, likelihood, configuration, classes=classes)
+        self._fit(problem, configuration)
         return self
 
     @abstractmethod
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray | None]:
-        """Check the data and return features, numbers or class codes, the likelihood, and the labels of classes."""
+    def _prepare(self, X: Any, y: Any) -> "Problem":
+        """Check the data and say what there is to learn."""
+
+    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
+        """Return rows, response, and how the scale of the rows is learned."""
+        if is_images(X):
+            return *check_training_images(self, X, y, numeric=numeric), learn_pixel_scale
+        return *check_training_data(self, X, y, numeric=numeric), Standardizer.learn
+
+    def _features(self, X: Any) -> np.ndarray:
+        """Check rows to predict and return them as a table."""
+        shape = self.fit_.network.input_shape
+        if len(shape) == 1:
+            return check_features(self, X)
+        images = check_images(X, shape, self.fit_.x_scale)
+        return images.reshape(len(images), -1)
 
     def to_arviz(self) -> Any:
         """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""
@@ -318,12 +384,12 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X
-            Table of shape (rows, features).
+            Rows as at fit.
         memory
             Bytes that intermediate results may take.
         """
         check_is_fitted(self)
-        return self.fit_.predictive(check_features(self, X), memory)
+        return self.fit_.predictive(self._features(X), memory)
 
     def sample_predictive(self, X: Any, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n responses per row, shape (n, rows)."""

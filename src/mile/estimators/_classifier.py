@@ -7,8 +7,7 @@ from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mile.estimators._base import AbstractMileEstimator
-from mile.inputs import check_training_data
+from mile.estimators._base import AbstractMileEstimator, Problem
 from mile.likelihoods import Categorical
 
 
@@ -29,13 +28,13 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
 
     _kind = "classifier"
 
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray | None]:
-        x, y = check_training_data(self, X, y, numeric=False)
+    def _prepare(self, X: Any, y: Any) -> Problem:
+        x, y, learn = self._checked(X, y, numeric=False)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes.tolist()[0]!r}.")
-        return x, codes, Categorical(len(classes)), classes
+        return Problem(x, codes, Categorical(len(classes)), learn, classes)
 
     @property
     def classes_(self) -> np.ndarray:

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 
-from mile.estimators._base import AbstractMileEstimator
-from mile.inputs import check_training_data
+from mile.estimators._base import AbstractMileEstimator, Problem
 from mile.likelihoods import Gaussian
 
 
@@ -45,6 +44,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         step size.
     validation_fraction
         Share of the rows that decides when training stops; under 20 rows there is none.
+    network
+        None: a perceptron of `hidden_layer_sizes`. For images "lenet5" or "cnn_v1", or a `ConvNet(...)`.
     sampler
         "mile", "adjusted" (without discretization error), "stochastic" (mini-batches), "auto" ("mile", or "stochastic"
         if the time limit asks for it), "deep_ensemble" (no sampling); for comparisons "nuts", "naive_mclmc",
@@ -86,9 +87,9 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
 
     _kind = "regressor"
 
-    def _prepare(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Any, np.ndarray | None]:
-        x, y = check_training_data(self, X, y, numeric=True)
-        return x, np.asarray(y, np.float64), Gaussian(), None
+    def _prepare(self, X: Any, y: Any) -> Problem:
+        x, y, learn = self._checked(X, y, numeric=True)
+        return Problem(x, np.asarray(y, np.float64), Gaussian(), learn)
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from mile._errors import UntrustedFileError
-from mile.configuration import build
+from mile.configuration import build, fixed_arrays
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor
 from mile.likelihoods import Categorical
+from mile.networks import NETWORKS
 from mile.priors import BUILT_IN
 from mile.results import Fit
 from mile.samplers import KINDS
@@ -33,6 +34,7 @@ def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifie
     if word == "classifier" and fitted.classes is None:
         raise UntrustedFileError("a classifier must have labels.")
     kind = kinds[word]
+    parameters = {"network": None} | parameters  # files of version 0.1 do not name it
     # A folder to write to is not a file's to choose.
     wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir"})
     if wrong:
@@ -40,8 +42,9 @@ def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifie
     if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:
         raise UntrustedFileError("random_state must be the seed of the fit.")
     plain = (bool, int, float, str, tuple, type(None))
-    objects = {"sampler": (*KINDS.values(), str), "prior": (*BUILT_IN, str)}
-    arguments = {name: build(value, *objects.get(name, plain)) for name, value in parameters.items()}
+    objects = {"sampler": (*KINDS.values(), str), "prior": (*BUILT_IN, str), "network": (*NETWORKS, str, type(None))}
+    fixed = fixed_arrays(fitted.network)
+    arguments = {name: build(value, *objects.get(name, plain), fixed=fixed) for name, value in parameters.items()}
     estimator = kind(**arguments)
     try:
         estimator._configuration()

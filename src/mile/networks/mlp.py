@@ -1,34 +1,16 @@
 """The multilayer perceptron, a pure function of one flat vector."""
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mile._checks import check_choice, check_count
 from mile._types import Features, Key, Outputs, Position
-
-ACTIVATIONS: dict[str, Callable] = {
-    "relu": jax.nn.relu,  # slope 0 at 0, and NaN stays NaN
-    "tanh": jnp.tanh,
-    "gelu": jax.nn.gelu,
-    "silu": jax.nn.silu,
-    "sigmoid": jax.nn.sigmoid,
-}
-
-# Variance of a weight as a function of fan-in and fan-out, and whether it is uniform or normal cut at two deviations
-# (LeCun et al. 1998, Glorot and Bengio 2010, He et al. 2015).
-_VARIANCES: dict[str, Callable[[int, int], float]] = {
-    "lecun": lambda fan_in, fan_out: 1.0 / fan_in,
-    "glorot": lambda fan_in, fan_out: 2.0 / (fan_in + fan_out),
-    "he": lambda fan_in, fan_out: 2.0 / fan_in,
-}
-INITIALIZERS = tuple(f"{name}_{shape}" for name in _VARIANCES for shape in ("normal", "uniform"))
-_CUT_NORMAL_DEVIATION = 0.87962566103423978  # of a standard normal cut at two
+from mile.networks._layers import Layer
+from mile.networks._units import ACTIVATIONS, INITIALIZERS, draw_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +43,29 @@ class MLP:
         return tuple(pairwise((self.n_inputs, *self.hidden, self.n_outputs)))
 
     @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The runs of the flat vector."""
+        return tuple(Layer(f"layer {n}", i * o, o, i) for n, (i, o) in enumerate(self.layer_sizes, 1))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one row's features."""
+        return (self.n_inputs,)
+
+    @property
+    def row_floats(self) -> int:
+        """Floats of intermediate results per row."""
+        return self.n_inputs + sum(self.hidden) + self.n_outputs
+
+    @property
     def dimension(self) -> int:
         """Number of parameters."""
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in self.layer_sizes)
 
     def init(self, key: Key) -> Position:
         """Draw starting weights; biases start at zero."""
-        # One draw for all layers: a program with one per layer takes three times as long to compile.
-        name, shape = self.initializer.split("_")
-        if shape == "normal":
-            noise = jax.random.truncated_normal(key, -2.0, 2.0, (self.dimension,)) / _CUT_NORMAL_DEVIATION
-        else:
-            noise = jax.random.uniform(key, (self.dimension,), minval=-math.sqrt(3.0), maxval=math.sqrt(3.0))
-        scales = []
-        for fan_in, fan_out in self.layer_sizes:
-            deviation = math.sqrt(_VARIANCES[name](fan_in, fan_out))
-            scales += [np.full(fan_in * fan_out, deviation), np.zeros(fan_out)]
-        return noise * jnp.asarray(np.concatenate(scales), noise.dtype)
+        sizes = self.layer_sizes
+        return draw_start(key, self.initializer, [(n, m, n * m, m) for n, m in sizes])
 
     def apply(self, position: Position, x: Features) -> Outputs:
         """Evaluate the network on every row.
