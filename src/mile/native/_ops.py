@@ -1,6 +1,7 @@
 """The kernel's operations as JAX functions of one chain; `vmap` turns many chains into one call."""
 
 import ctypes
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,18 +14,20 @@ from jaxtyping import Array, Float, Int
 from mile._types import Features, Position, Response, Scalar
 from mile.likelihoods import Categorical, Gaussian
 from mile.native._library import library
-from mile.networks import MLP
+from mile.networks import MLP, ConvNet
 
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
 _HEADS = {Gaussian: 0, Categorical: 1}
 _RESPONSES = {Gaussian: jnp.float32, Categorical: jnp.int32}
 _MOST_LAYERS = 64
+_MOST_STAGES = 16
 
 
 class Specification(NamedTuple):
     """What the kernel must know of a network and its likelihood; static and hashable."""
 
     sizes: tuple[int, ...]
+    image: tuple[int, ...]  # of a convolutional network: its shape, then filters, kernel, padding, pool of each stage
     activation: int
     head: int
 
@@ -33,6 +36,7 @@ class Specification(NamedTuple):
         """The same as attributes of a custom call."""
         return {
             "sizes": np.array(self.sizes, np.int64),
+            "image": np.array(self.image, np.int64),
             "activation": np.int64(self.activation),
             "head": np.int64(self.head),
         }
@@ -43,15 +47,20 @@ def specify(network: Any, likelihood: Any, dtype: Any, rows: Any = None) -> Spec
 
     `dtype` is that of the parameters; `rows`, if there are any, are the fields of `Data`.
     """
-    fits = type(network) is MLP and type(likelihood) in _HEADS and len(network.hidden) < _MOST_LAYERS
+    fits = type(network) in (MLP, ConvNet) and type(likelihood) in _HEADS and len(network.hidden) < _MOST_LAYERS
+    if fits and type(network) is ConvNet:
+        fits = len(network.convolutions) <= _MOST_STAGES
     if not fits or dtype != jnp.float32 or library() is None:
         return None
     if rows is not None:
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
         if given != (jnp.float32, _RESPONSES[type(likelihood)], jnp.float32, jnp.int32):
             return None
-    sizes = (network.n_inputs, *network.hidden, network.n_outputs)
-    return Specification(sizes, _ACTIVATIONS[network.activation], _HEADS[type(likelihood)])
+    sizes, image = (network.n_inputs, *network.hidden, network.n_outputs), ()
+    if type(network) is ConvNet:
+        numbers = [(c.filters, c.kernel, c.padding, c.pool) for c in network.convolutions]
+        sizes, image = network.dense_sizes, (*network.input_shape, *itertools.chain(*numbers))
+    return Specification(sizes, image, _ACTIVATIONS[network.activation], _HEADS[type(likelihood)])
 
 
 class Data(NamedTuple):
@@ -139,8 +148,7 @@ def outputs(
     """Return the network's outputs under every draw; runs without JAX and without the interpreter's lock."""
     draws, x = _contiguous(draws), _contiguous(x)
     result = np.empty((len(draws), spec.sizes[-1], x.shape[1]), np.float32)
-    sizes = np.array(spec.sizes, np.int64)
-    _run("mile_outputs", sizes, len(sizes) - 1, spec.activation, draws, len(draws), x, x.shape[1], result)
+    _run("mile_outputs", *_network(spec), spec.activation, draws, len(draws), x, x.shape[1], result)
     return result
 
 
@@ -156,9 +164,8 @@ def summarize(
     """
     draws, x, center = _contiguous(draws), _contiguous(x), _contiguous(center)
     result = np.zeros((3 if spec.head == _HEADS[Gaussian] else spec.sizes[-1] + 1, x.shape[1]))
-    sizes = np.array(spec.sizes, np.int64)
-    numbers = (len(sizes) - 1, spec.activation, spec.head)
-    _run("mile_summarize", sizes, *numbers, draws, len(draws), x, x.shape[1], center, result)
+    numbers = (spec.activation, spec.head)
+    _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
     return result
 
 
@@ -171,6 +178,11 @@ def mixture(
     cdf, density = np.empty_like(y), np.empty_like(y)
     _run("mile_mixture", location, precision, *location.shape, y, cdf, density)
     return cdf, density
+
+
+def _network(spec: Specification) -> tuple[np.ndarray, int, np.ndarray, int]:
+    sizes, image = np.array(spec.sizes, np.int64), np.array(spec.image, np.int64)
+    return sizes, len(sizes), image, len(image)
 
 
 def _contiguous(array: np.ndarray) -> np.ndarray:

@@ -99,7 +99,12 @@ struct Chunks {
 };
 
 int64_t dimension_of(const Network& network) {
-  int64_t d = 0;
+  int64_t d = 0, channels = network.n_stages ? network.image[2] : 0;
+  for (int64_t k = 0; k < network.n_stages; ++k) {
+    const int64_t* stage = network.image + 3 + 4 * k;  // filters, kernel
+    d += (stage[1] * stage[1] * channels + 1) * stage[0];
+    channels = stage[0];
+  }
   for (int64_t l = 0; l < network.n_layers; ++l) d += (network.sizes[l] + 1) * network.sizes[l + 1];
   return d;
 }
@@ -168,8 +173,35 @@ using Floats = ffi::Buffer<ffi::F32>;
 using Ints = ffi::Buffer<ffi::S32>;
 using FloatsOut = ffi::Result<Floats>;
 
-Network network_of(const Sizes& sizes, int64_t activation, int64_t head) {
-  return {sizes.begin(), int64_t(sizes.size()) - 1, Activation(activation), Head(head)};
+Network network_of(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image, int64_t activation,
+                   int64_t head) {
+  return {sizes, n_sizes - 1, Activation(activation), Head(head), image, n_image ? (n_image - 3) / 4 : 0};
+}
+
+Network network_of(const Sizes& sizes, const Sizes& image, int64_t activation, int64_t head) {
+  return network_of(sizes.begin(), int64_t(sizes.size()), image.begin(), int64_t(image.size()), activation, head);
+}
+
+// Features of a row.
+int64_t inputs_of(const Network& network) {
+  return network.n_stages ? network.image[0] * network.image[1] * network.image[2] : network.sizes[0];
+}
+
+// What the convolutions must make of an image for the dense layers; 0 if they cannot be.
+int64_t result_of(const Network& network) {
+  if (!network.n_stages) return network.sizes[0];
+  int64_t height = network.image[0], width = network.image[1], channels = network.image[2];
+  if (network.n_stages > max_stages || channels < 1) return 0;
+  for (int64_t k = 0; k < network.n_stages; ++k) {
+    const int64_t* stage = network.image + 3 + 4 * k;
+    const int64_t grown = 2 * stage[2] - stage[1] + 1;
+    if (stage[0] < 1 || stage[1] < 1 || stage[2] < 0 || stage[3] < 1) return 0;
+    height = (height + grown) / stage[3];
+    width = (width + grown) / stage[3];
+    channels = stage[0];
+    if (height < 1 || width < 1) return 0;
+  }
+  return height * width * channels;
 }
 
 Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, const Ints& count) {
@@ -181,8 +213,9 @@ Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, con
 ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
                  const Floats& weight) {
   if (network.n_layers < 1 || network.n_layers > max_layers) return ffi::Error::InvalidArgument("mile: layers");
+  if (result_of(network) != network.sizes[0]) return ffi::Error::InvalidArgument("mile: convolutions");
   if (positions.dimensions().size() != 2 || positions.dimensions()[1] != dimension_of(network) ||
-      x.dimensions()[0] != network.sizes[0])
+      x.dimensions()[0] != inputs_of(network))
     return ffi::Error::InvalidArgument("mile: the shapes of positions and x do not fit the network");
   const auto response = network.head == Head::gaussian ? ffi::F32 : ffi::S32;
   if (y.element_type() != response || int64_t(y.element_count()) != x.dimensions()[1] ||
@@ -192,9 +225,9 @@ ffi::Error check(const Network& network, const Floats& positions, const Floats& 
 }
 
 ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
-                          Ints count, FloatsOut values, FloatsOut results, Sizes sizes, int64_t activation,
+                          Ints count, FloatsOut values, FloatsOut results, Sizes sizes, Sizes image, int64_t activation,
                           int64_t head) {
-  const Network network = network_of(sizes, activation, head);
+  const Network network = network_of(sizes, image, activation, head);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
@@ -211,8 +244,8 @@ ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi:
 }
 
 ffi::Error value(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight, Ints count,
-                 FloatsOut values, Sizes sizes, int64_t activation, int64_t head) {
-  const Network network = network_of(sizes, activation, head);
+                 FloatsOut values, Sizes sizes, Sizes image, int64_t activation, int64_t head) {
+  const Network network = network_of(sizes, image, activation, head);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
@@ -288,8 +321,8 @@ ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats p
                       Floats logdensity, Floats gradient, Floats step_size, Floats length, Floats precision, Floats x,
                       ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_velocity,
                       FloatsOut new_logdensity, FloatsOut new_gradient, FloatsOut energy_change,
-                      ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, int64_t activation, int64_t head) {
-  const Network network = network_of(sizes, activation, head);
+                      ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, Sizes image, int64_t activation, int64_t head) {
+  const Network network = network_of(sizes, image, activation, head);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, position, x, y, weight); error.failure()) return error;
   const int64_t chains = position.dimensions()[0], d = position.dimensions()[1], extra = helpers.load();
@@ -341,9 +374,9 @@ std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
 // One epoch of AdamW over mini-batches of rows in the order of random numbers, per member.
 ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats shuffle, Floats x,
                  ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
-                 FloatsOut new_second, Sizes sizes, int64_t activation, int64_t head, int64_t batch_size,
+                 FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, int64_t batch_size,
                  float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
-  const Network network = network_of(sizes, activation, head);
+  const Network network = network_of(sizes, image, activation, head);
   const Rows all = rows_of(x, y, weight, count);
   if (auto error = check(network, position, x, y, weight); error.failure()) return error;
   const int64_t members = position.dimensions()[0], d = position.dimensions()[1], n = padded(d);
@@ -384,7 +417,7 @@ ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats sec
 }  // namespace mile
 
 #define MILE_EXPORT extern "C" __attribute__((visibility("default")))
-#define MILE_NETWORK .Attr<mile::Sizes>("sizes").Attr<int64_t>("activation").Attr<int64_t>("head")
+#define MILE_NETWORK .Attr<mile::Sizes>("sizes").Attr<mile::Sizes>("image").Attr<int64_t>("activation").Attr<int64_t>("head")
 #define MILE_ROWS .Arg<mile::Floats>().Arg<ffi::AnyBuffer>().Arg<mile::Floats>().Arg<mile::Ints>()
 
 MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
@@ -458,10 +491,11 @@ MILE_EXPORT const char* mile_kernel_name() { return mile::kernel().name; }
 MILE_EXPORT void mile_use_helpers(int64_t n) { mile::helpers.store(n); }
 
 // Outputs [draw][output][rows] of every draw for all rows of x [feature][rows].
-MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_layers, int64_t activation, const float* draws,
-                              int64_t n_draws, const float* x, int64_t n_rows, float* out) {
+MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
+                              int64_t activation, const float* draws, int64_t n_draws, const float* x, int64_t n_rows,
+                              float* out) {
   using namespace mile;
-  const Network network = {sizes, n_layers, Activation(activation), Head::gaussian};
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, int64_t(Head::gaussian));
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);
@@ -470,11 +504,11 @@ MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_layers, int64_t ac
 }
 
 // Sums over draws of what each says about all rows of x [feature][rows]; see Kernel::summarize.
-MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_layers, int64_t activation, int64_t head,
-                                const float* draws, int64_t n_draws, const float* x, int64_t n_rows,
-                                const float* center, double* sums) {
+MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
+                                int64_t activation, int64_t head, const float* draws, int64_t n_draws, const float* x,
+                                int64_t n_rows, const float* center, double* sums) {
   using namespace mile;
-  const Network network = {sizes, n_layers, Activation(activation), Head(head)};
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, head);
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);

@@ -2,6 +2,7 @@
 // nearest cache. Compiled once per instruction set.
 #include "kernel.hpp"
 
+#include "convolutions.hpp"
 #include "dynamics.hpp"
 #include "layers.hpp"
 #include "mixture.hpp"
@@ -32,6 +33,9 @@ struct Plan {
   int tile;
   Layer layers[max_layers];
   int64_t gradients, gradients_end;
+  int n_stages;
+  Stage stages[max_stages];
+  int64_t flat, derivatives;  // with convolutions: weights of the first dense layer [in][out], its derivatives [out][tile]
   int64_t x;        // [feature][tile]
   int64_t y, weight;
   int64_t outputs;  // [output][tile], overwritten by derivatives
@@ -46,6 +50,9 @@ struct Plan {
       at += round_up(n, 16);
       return here;
     };
+    n_stages = int(network.n_stages);
+    const bool keeps_slope = network.activation == Activation::gelu || network.activation == Activation::silu;
+    position = plan_stages(network, keeps_slope, take);
     for (int l = 0; l < n_layers; ++l) {
       Layer& layer = layers[l];
       layer.in = int(network.sizes[l]);
@@ -56,8 +63,7 @@ struct Plan {
       widths += layer.columns;
     }
     // Activations of a tile should leave room for weights in 32 KB, but long tiles make fewer round trips of gradients.
-    tile = widths <= 64 ? 96 : 48;
-    const bool keeps_slope = network.activation == Activation::gelu || network.activation == Activation::silu;
+    tile = n_stages ? image_tile : widths <= 64 ? 96 : 48;
     for (int l = 0; l + 1 < n_layers; ++l) {
       Layer& layer = layers[l];
       layer.weights = take(int64_t(layer.in) * layer.columns);
@@ -70,7 +76,10 @@ struct Plan {
     first_hidden = n_layers == 1 ? take(tile * round_up(head.in, lanes)) : 0;
     head.weights = take(int64_t(head.out) * head_columns());
     head.bias = take(head.out);
+    flat = n_stages ? take(int64_t(layers[0].in) * layers[0].out) : 0;
+    derivatives = n_stages ? take(int64_t(layers[0].out) * tile) : 0;
     gradients = at;
+    for (int k = 0; k < n_stages; ++k) stages[k].gradient = take(stages[k].n_weights() + stages[k].filters);
     for (int l = 0; l + 1 < n_layers; ++l) {
       Layer& layer = layers[l];
       layer.gradient = take(int64_t(layer.in) * layer.columns);
@@ -84,6 +93,35 @@ struct Plan {
     weight = take(tile);
     outputs = take(int64_t(head.out) * tile);
     size = at;
+  }
+
+  // Place the convolutions; return how many parameters they have.
+  template <class Take>
+  int64_t plan_stages(const Network& network, bool keeps_slope, const Take& take) {
+    int64_t position = 0;
+    for (int k = 0; k < n_stages; ++k) {
+      Stage& stage = stages[k];
+      const int64_t* numbers = network.image + 3 + 4 * k;
+      stage.height = k ? stages[k - 1].pooled_height : int(network.image[0]);
+      stage.width = k ? stages[k - 1].pooled_width : int(network.image[1]);
+      stage.channels = k ? stages[k - 1].filters : int(network.image[2]);
+      stage.filters = int(numbers[0]);
+      stage.kernel = int(numbers[1]);
+      stage.padding = int(numbers[2]);
+      stage.pool = int(numbers[3]);
+      stage.out_height = stage.height + 2 * stage.padding - stage.kernel + 1;
+      stage.out_width = stage.width + 2 * stage.padding - stage.kernel + 1;
+      stage.pooled_height = stage.out_height / stage.pool;
+      stage.pooled_width = stage.out_width / stage.pool;
+      stage.position = position;
+      position += stage.n_weights() + stage.filters;
+      stage.weights = take(stage.n_weights() + stage.filters);
+      stage.transposed = k ? take(stage.n_weights()) : 0;
+      stage.input = take(stage.padded_size() * image_tile);
+      stage.convolved = take(stage.convolved_size() * image_tile);
+      stage.slopes = keeps_slope ? take(stage.convolved_size() * image_tile) : 0;
+    }
+    return position;
   }
 
   const Layer& head() const { return layers[n_layers - 1]; }
@@ -116,6 +154,15 @@ static void load_head(const Plan& plan, const float* position, float* s) {
 
 static void load_position(const Network& network, const float* position, bool backward, float* s) {
   const Plan plan(network);
+  for (int k = 0; k < plan.n_stages; ++k) {
+    const Stage& stage = plan.stages[k];
+    load_stage(stage, position, backward && k > 0, s);
+    if (stage.padding) std::memset(s + stage.input, 0, stage.padded_size() * image_tile * sizeof(float));
+  }
+  if (plan.n_stages && backward) {
+    const Layer& first = plan.layers[0];
+    std::memcpy(s + plan.flat, position + first.position, int64_t(first.in) * first.out * sizeof(float));
+  }
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     const float* w = position + layer.position;
@@ -142,19 +189,38 @@ static void load_position(const Network& network, const float* position, bool ba
   load_head(plan, position, s);
 }
 
+// Without hidden layers the head reads its input as [row][columns].
+static void fill_first_hidden(const Plan& plan, int active, float* s) {
+  if (plan.n_layers > 1) return;
+  const int columns = plan.head_columns(), d = plan.layers[0].in;
+  float* to = s + plan.first_hidden;
+  for (int r = 0; r < active; ++r)
+    for (int i = 0; i < columns; ++i) to[r * columns + i] = i < d ? s[plan.x + i * plan.tile + r] : 0.0f;
+}
+
 // Copy rows [first, first + n) of the data into the tile, zeros behind them; return the rows to work on.
 static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, bool with_y, float* s) {
   const int active = int(round_up(n, row_multiple));
   const int d = plan.layers[0].in, t = plan.tile;
   float* x = s + plan.x;
-  for (int i = 0; i < d; ++i) {
+  auto load_feature = [&](int64_t i, float* to, int stop) {
     const float* from = rows.x + i * rows.stride;
     if (rows.order) {
-      for (int r = 0; r < n; ++r) x[i * t + r] = from[rows.order[first + r]];
+      for (int r = 0; r < n; ++r) to[r] = from[rows.order[first + r]];
     } else {
-      std::memcpy(x + i * t, from + first, n * sizeof(float));
+      std::memcpy(to, from + first, n * sizeof(float));
     }
-    for (int r = n; r < active; ++r) x[i * t + r] = 0.0f;
+    for (int r = n; r < stop; ++r) to[r] = 0.0f;
+  };
+  if (plan.n_stages) {
+    const Stage& stage = plan.stages[0];
+    int64_t i = 0;
+    for (int y = 0; y < stage.height; ++y) {
+      float* to = s + stage.input + stage.pixel(y, 0) * image_tile;
+      for (int k = 0; k < stage.width * stage.channels; ++k, to += image_tile) load_feature(i++, to, image_tile);
+    }
+  } else {
+    for (int i = 0; i < d; ++i) load_feature(i, x + i * t, active);
   }
   if (with_y) {
     const uint32_t* y = static_cast<const uint32_t*>(rows.y);
@@ -169,17 +235,54 @@ static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, b
       s[plan.weight + r] = 0.0f;
     }
   }
-  if (plan.n_layers == 1) {
-    const int columns = plan.head_columns();
-    float* to = s + plan.first_hidden;
-    for (int r = 0; r < active; ++r)
-      for (int i = 0; i < columns; ++i) to[r * columns + i] = i < d ? x[i * t + r] : 0.0f;
-  }
+  if (!plan.n_stages) fill_first_hidden(plan, active, s);
   return active;
+}
+
+// The way from a pixel of a convolution's result to where it goes.
+MILE_INLINE auto result_of(const Plan& plan, int k, float* s) {
+  return [&plan, k, s](int y, int x) {
+    if (k + 1 < plan.n_stages) return s + plan.stages[k + 1].input + plan.stages[k + 1].pixel(y, x) * image_tile;
+    const Stage& stage = plan.stages[k];
+    return s + plan.x + (int64_t(y) * stage.pooled_width + x) * stage.filters * image_tile;
+  };
+}
+
+template <class Act>
+static void forward_stages(const Plan& plan, int active, float* s) {
+  const int images = int(round_up(active, lanes));
+  for (int k = 0; k < plan.n_stages; ++k) {
+    convolve<Act>(plan.stages[k], images, s);
+    pool(plan.stages[k], images, s, result_of(plan, k, s));
+  }
+  fill_first_hidden(plan, active, s);
+}
+
+// From the derivatives of the first dense layer to the gradients of all filters.
+template <class Act>
+static void backward_stages(const Plan& plan, int active, float* s) {
+  const int images = int(round_up(active, lanes));
+  const Layer& first = plan.layers[0];
+  const float* d = s + plan.outputs;
+  if (plan.n_layers > 1) {
+    float* to = s + plan.derivatives;
+    for (int o = 0; o < first.out; ++o, to += image_tile) {
+      for (int r = 0; r < active; ++r) to[r] = s[first.hidden + int64_t(r) * first.columns + o];
+      for (int r = active; r < images; ++r) to[r] = 0.0f;
+    }
+    d = s + plan.derivatives;
+  }
+  dense_derivatives(first.in, first.out, s + plan.flat, d, images, s + plan.x);
+  for (int k = plan.n_stages - 1; k >= 0; --k) {
+    unpool<Act>(plan.stages[k], images, s, result_of(plan, k, s));
+    weight_gradients(plan.stages[k], images, s);
+    if (k > 0) input_derivatives(plan.stages[k], images, s);
+  }
 }
 
 template <class Act>
 static void forward(const Plan& plan, int active, float* s) {
+  if (plan.n_stages) forward_stages<Act>(plan, active, s);
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     each_panel(layer.columns, [&](auto vectors, int c) {
@@ -386,9 +489,14 @@ static void backward(const Plan& plan, int active, float* s) {
                             s + layer.gradient, s + layer.bias_gradient);
     }
   }
+  if (plan.n_stages) backward_stages<Act>(plan, active, s);
 }
 
 static void store_gradient(const Plan& plan, const float* s, float* gradient) {
+  for (int k = 0; k < plan.n_stages; ++k) {
+    const Stage& stage = plan.stages[k];
+    std::memcpy(gradient + stage.position, s + stage.gradient, (stage.n_weights() + stage.filters) * sizeof(float));
+  }
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     float* to = gradient + layer.position;
@@ -464,7 +572,7 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const flo
                              const F& f) {
   bool whole_vectors = true;
   for (int l = 0; l + 1 < plan.n_layers; ++l) whole_vectors &= plan.layers[l].out == plan.layers[l].columns;
-  if (rows.count == 1 && whole_vectors && plan.n_layers > 1) {
+  if (rows.count == 1 && whole_vectors && plan.n_layers > 1 && !plan.n_stages) {
     load_head(plan, position, s);
     for (int i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i];
     with_activation(network.activation, [&](auto act) { forward_one<decltype(act)>(plan, position, s); });

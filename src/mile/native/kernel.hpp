@@ -7,17 +7,20 @@
 namespace mile {
 
 constexpr int max_layers = 64;
+constexpr int max_stages = 16;
 
 enum class Activation : int64_t { relu, tanh, gelu, silu, sigmoid };
 enum class Head : int64_t { gaussian, categorical };
 
 // A perceptron: layer l maps sizes[l] to sizes[l + 1] features. Its parameters are one vector, per layer the weights
-// [in][out] in row-major order, then the bias.
+// [in][out] in row-major order, then the bias. It may have convolutions in front of it, whose result is its input.
 struct Network {
   const int64_t* sizes;
   int64_t n_layers;
   Activation activation;
   Head head;
+  const int64_t* image;  // height, width, channels; per stage filters, kernel, padding, pool
+  int64_t n_stages;
 };
 
 // Data as the posterior holds it: x is [feature][stride], of which the first `count` columns are rows. y is float or,

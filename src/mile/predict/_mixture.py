@@ -22,6 +22,10 @@ DEFAULT_MEMORY = 1 << 30
 # the overhead of a block counts.
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 64, 1024
 _BLOCK_COMPONENTS = 1 << 18  # rows x draws
+# Intermediate results of XLA's forward pass, in floats: of the rows of a block under one draw, and under all draws that
+# are worked on at once.
+_BLOCK_FLOATS, _BATCH_FLOATS = 1 << 22, 1 << 24
+_FEWEST_ROWS, _MOST_DRAWS = 16, 256
 _COPIES = 8  # float64 arrays of one block's size that a quantile search holds at once
 # Sums over draws are made of parts of this many draws, added in order: the numbers of a row depend neither on the
 # threads nor on the other rows.
@@ -58,6 +62,8 @@ class Mixture:
     def block_rows(self) -> int:
         """Rows of a block; not by the number of threads, so that results do not depend on that."""
         wanted = int(np.clip(_BLOCK_COMPONENTS // len(self.draws), _SMALLEST_BLOCK, _LARGEST_BLOCK))
+        if not self.kernel:
+            wanted = min(wanted, max(_FEWEST_ROWS, _BLOCK_FLOATS // _row_floats(self.network)))
         return int(np.clip(self.memory // self.row_bytes, 1, wanted))
 
     @property
@@ -128,4 +134,9 @@ def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnames="network")
 def _forward(network: Any, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
-    return jax.lax.map(lambda position: network.apply(position, x), draws, batch_size=min(len(draws), 256))
+    most = int(np.clip(_BATCH_FLOATS // (x.shape[1] * _row_floats(network)), 1, _MOST_DRAWS))
+    return jax.lax.map(lambda position: network.apply(position, x), draws, batch_size=min(len(draws), most))
+
+
+def _row_floats(network: Any) -> int:
+    return getattr(network, "row_floats", 1)
