@@ -47,7 +47,7 @@ _PUBLIC = {
 }
 
 # Modules of functions that are meant to be used as `mile.metrics.lppd`.
-_MODULES = ("convergence", "diagnose", "metrics", "networks", "plot")
+_MODULES = ("convergence", "datasets", "diagnose", "metrics", "networks", "plot")
 
 __all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 

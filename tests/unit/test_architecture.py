@@ -22,6 +22,7 @@ RANKS = [
     ["sampling"],
     ["predict"],
     ["metrics", "labels"],
+    ["datasets"],
     ["kept"],
     ["results", "convergence"],
     ["diagnose"],

@@ -1,5 +1,6 @@
 """All files: run directories with draws and checkpoints, and the tensors of saved models."""
 
+from mile.storage._downloads import downloaded, read_arrays, read_members, read_packed_lines, write_arrays
 from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
 from mile.storage._durable import sync_folders, write_page
@@ -42,20 +43,25 @@ __all__ = [
     "check_space",
     "csv_lines",
     "damaged_files",
+    "downloaded",
     "fingerprint",
     "has_run",
     "open_run",
+    "read_arrays",
     "read_checked_manifest",
     "read_checked_record",
     "read_draws",
     "read_layout",
     "read_manifest",
+    "read_members",
+    "read_packed_lines",
     "read_record",
     "read_table",
     "read_tensors",
     "repair",
     "run_seconds",
     "sync_folders",
+    "write_arrays",
     "write_page",
     "write_table",
     "write_tensors",
