@@ -23,7 +23,18 @@ from matplotlib.lines import Line2D
 
 from mile import native
 
-SCRIPTS = ("throughput", "samplers", "whole_fit", "growth", "startup", "memory", "prediction", "runs")
+SCRIPTS = (
+    "throughput",
+    "convolution",
+    "attention",
+    "samplers",
+    "whole_fit",
+    "growth",
+    "startup",
+    "memory",
+    "prediction",
+    "runs",
+)
 PACKAGES = ("mile-bnn", "jax", "jaxlib", "blackjax", "numpy", "scipy", "scikit-learn")
 
 

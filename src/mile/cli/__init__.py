@@ -16,10 +16,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv, .parquet or .npz.")]
+Data = Annotated[
+    Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv, .parquet or .npz; or images and labels, X and y, in .npz.")
+]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
-Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
+Target = Annotated[
+    str | None, typer.Option("--target", "-t", help="The column to predict; of images the array, by default y.")
+]
 OptionalTarget = Annotated[
     str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
 ]
@@ -36,6 +40,7 @@ Preset = Annotated[
 Sampler = Annotated[
     str, typer.Option(help="mile, adjusted, stochastic, auto, nuts, naive_mclmc, split_hmc, pgps or deep_ensemble.")
 ]
+Network = Annotated[str | None, typer.Option(help="cnn_v1 or lenet5 (the default for images); tables need none.")]
 Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
 Chains = Annotated[int, typer.Option(help="Networks, and chains that start from them.")]
 WarmupSteps = Annotated[int | None, typer.Option(help="Tuning steps of a chain; default: the preset's.")]
@@ -53,13 +58,14 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")
 @guarded
 def fit(
     data: Data,
-    target: Target,
+    target: Target = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
     task: Task = "auto",
     drop: Drop = None,
     preset: Preset = "paper",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
+    network: Network = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -70,10 +76,10 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a model to a table. Stopped at any moment, it goes on with `mile resume` or the same command."""
+    """Fit a model to a table or to images. Stopped at any moment, it goes on with `mile resume` or the same command."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws)
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network)
     console = Console(quiet=quiet, as_json=as_json)
     _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save)
 
@@ -147,12 +153,13 @@ def report(
 @guarded
 def forecast(
     data: Data,
-    target: Target,
+    target: Target = None,
     task: Task = "auto",
     drop: Drop = None,
     preset: Preset = "paper",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
+    network: Network = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -163,7 +170,7 @@ def forecast(
     """Say what a fit would take in time, memory and disk, after timing a few steps."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws)
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network)
     _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
 
 

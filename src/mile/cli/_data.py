@@ -20,6 +20,7 @@ class Problem(NamedTuple):
     features: tuple[str, ...]
     task: str
     reason: str
+    target: str
 
 
 def read_problem(path: Path, target: str, drop: list[str], task: str) -> Problem:
@@ -35,7 +36,7 @@ def read_problem(path: Path, target: str, drop: list[str], task: str) -> Problem
         raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
     task, reason = _decide(table, target, response, task)
     y = _numbers(table, target) if task == "regression" else as_labels(table, target)
-    return Problem(table.matrix(features), y, features, task, reason)
+    return Problem(table.matrix(features), y, features, task, reason, target)
 
 
 def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple[str, str]:

@@ -11,12 +11,14 @@ import numpy as np
 from mile._progress import duration
 from mile.cli._console import Console, figure, table
 from mile.cli._data import Problem, fitted, read_problem
-from mile.cli._use import score_table, scores_beside_ensemble, write_report
+from mile.cli._images import is_image_file, read_image_problem
+from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
 from mile.estimators import MileClassifier, MileRegressor
 from mile.loading import read_validation
 from mile.loading import resume as resume_run
 from mile.storage import has_run
 
+_IMAGE_NETWORK = "lenet5"  # where the user names none
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -30,6 +32,11 @@ class Settings(NamedTuple):
     warmup_steps: int | None
     sampling_steps: int | None
     n_draws: int | None
+    network: str | None = None
+
+    def for_images(self) -> "Settings":
+        """Return the same with a network that takes images."""
+        return self if self.network else self._replace(network=_IMAGE_NETWORK)
 
     def estimator(self, task: str, **options: Any) -> MileRegressor | MileClassifier:
         """Return an estimator that is not fitted yet."""
@@ -42,6 +49,7 @@ class Settings(NamedTuple):
             warmup_steps=self.warmup_steps,
             sampling_steps=self.sampling_steps,
             n_draws=self.n_draws,
+            network=self.network,
             **options,
         )
 
@@ -49,7 +57,7 @@ class Settings(NamedTuple):
 def fit(
     console: Console,
     data: Path,
-    target: str,
+    target: str | None,
     drop: list[str],
     task: str,
     settings: Settings,
@@ -58,8 +66,8 @@ def fit(
     seed: int | None,
     save: Path | None,
 ) -> None:
-    """Fit a table and keep the run."""
-    problem = read_problem(data, target, drop, task)
+    """Fit a table or images and keep the run."""
+    problem, settings = _read(data, target, drop, task, settings)
     run = out or Path(f"{data.name.split('.')[0]}.run")
     console.say(_describe(data, problem))
     estimator = settings.estimator(
@@ -68,8 +76,20 @@ def fit(
     if has_run(run):
         console.say(f"{run} holds a run already; if it is the same, it goes on from where it is.")
     began = time.perf_counter()
-    estimator.fit_columns(problem.x, problem.y, problem.features, target)
+    if problem.x.ndim > 2:
+        estimator.fit(problem.x, problem.y)
+    else:
+        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target)
     _finish(console, run, estimator, time.perf_counter() - began, save)
+
+
+def _read(data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> tuple[Problem, Settings]:
+    """Read what there is to learn, and choose a network that takes it."""
+    if is_image_file(data):
+        return read_image_problem(data, target, drop, task), settings.for_images()
+    if target is None:
+        raise ValueError("--target must name the column to predict.")
+    return read_problem(data, target, drop, task), settings
 
 
 def resume(console: Console, run: Path, time_limit: str | None, force: bool, save: Path | None) -> None:
@@ -101,7 +121,8 @@ def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path 
     if save is not None:
         console.say(f"Model    {save}")
     console.say(f"Report   mile report {run}")
-    console.say(f"Predict  mile predict {run} NEW.csv --out predictions.csv")
+    example = "NEW.npz" if takes_images(model) else "NEW.csv"
+    console.say(f"Predict  mile predict {run} {example} --out predictions.csv")
     console.answer(
         {
             "run": str(run),
@@ -119,9 +140,9 @@ def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path 
     )
 
 
-def forecast(console: Console, data: Path, target: str, drop: list[str], task: str, settings: Settings) -> None:
+def forecast(console: Console, data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> None:
     """Time a few steps and say what the whole would take."""
-    problem = read_problem(data, target, drop, task)
+    problem, settings = _read(data, target, drop, task, settings)
     console.say(_describe(data, problem))
     estimator = settings.estimator(problem.task)
     expected = estimator.forecast(problem.x, problem.y)
@@ -190,6 +211,8 @@ def demo(console: Console, out: Path) -> None:
 
 def _describe(data: Path, problem: Problem) -> str:
     kind = f"{problem.task}: {problem.reason}"
+    if problem.x.ndim > 2:
+        return f"{data}: {len(problem.y):,} images of {' x '.join(map(str, problem.x.shape[1:]))}, {kind}."
     n_features = len(problem.features)
     return f"{data}: {len(problem.y):,} rows, {n_features} feature{'' if n_features == 1 else 's'}, {kind}."
 

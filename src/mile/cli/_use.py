@@ -13,6 +13,7 @@ from mile import metrics
 from mile._errors import CorruptFileError
 from mile.cli._console import Console, figure, table
 from mile.cli._data import feature_names, features_for, fitted, response_for
+from mile.cli._images import read_images
 from mile.loading import load, read_validation
 from mile.predict import ClassPredictive
 from mile.report import render
@@ -43,7 +44,7 @@ def predict(
         raise ValueError(f"--interval must lie strictly between 0 and 1; got {interval:g}.")
     levels = _levels(quantiles)
     loaded = load_model(model)
-    predictive = fitted(loaded).predictive(features_for(loaded, read_table(data), target_name(loaded)))
+    predictive = fitted(loaded).predictive(_features(loaded, data))
     if isinstance(predictive, ClassPredictive):
         if levels:
             raise ValueError("--quantiles needs a model of numbers; this one predicts classes.")
@@ -116,8 +117,25 @@ def target_name(model: Any) -> str | None:
     return getattr(model, "target_name_", None)
 
 
+def _features(model: Any, data: Path) -> np.ndarray:
+    """Read the rows to predict."""
+    if takes_images(model):
+        return read_images(model, data, None)[0]
+    return features_for(model, read_table(data), target_name(model))
+
+
+def takes_images(model: Any) -> bool:
+    """Say whether a model was fitted to images."""
+    return len(fitted(model).network.input_shape) > 1
+
+
 def read_rows(model: Any, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Read the features of a model and the observed response from a table."""
+    """Read the features of a model and the observed response from a table or from images."""
+    if takes_images(model):
+        x, y = read_images(model, data, target)
+        if y is None:
+            raise ValueError(f"{data} has images, but nothing is known of them: name the array with --target.")
+        return x, y
     rows, name = read_table(data), target or target_name(model)
     if name is None:
         raise ValueError("The model does not know its target's name: give --target.")

@@ -155,6 +155,12 @@ class ConvNet:
         return self.image
 
     @property
+    def reads(self) -> str:
+        """What it takes, in words."""
+        height, width, channels = self.input_shape
+        return f"images of {height} x {width}{f' with {channels} channels' if channels > 1 else ''}"
+
+    @property
     def n_inputs(self) -> int:
         """Numbers of an image."""
         height, width, channels = self.input_shape

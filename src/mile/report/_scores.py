@@ -136,7 +136,7 @@ def _score_row(score: Score, columns: dict[str, dict[str, float]]) -> dict[str, 
 
 
 def worst_rows(fit: Fit, rows: Rows, assessment: Assessment, names: list[str]) -> dict[str, Any]:
-    """Return a table of the rows with the lowest log density, each with its most unusual feature."""
+    """Return a table of the rows with the lowest log density, each with its most unusual feature if it is a table's."""
     worst = np.argsort(assessment.log_prob, kind="stable")[:_N_WORST]
     unusual = fit.x_scale.apply(rows.x[worst])
     feature = np.argmax(np.abs(unusual), axis=1)
@@ -158,6 +158,8 @@ def worst_rows(fit: Fit, rows: Rows, assessment: Assessment, names: list[str]) -
         [f"{place:,}", *cells, f"{density:.2f}", what]
         for place, cells, density, what in zip(rows.numbers[worst], middle, log_prob, strange, strict=True)
     ]
+    if hasattr(fit.network, "reads"):  # no single pixel or word says what is unusual
+        return {"columns": columns, "rows": [line[:-1] for line in lines]}
     return {"columns": [*columns, "most unusual feature"], "rows": lines}
 
 

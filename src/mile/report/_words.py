@@ -70,10 +70,13 @@ def _what(fit: Fit, target: str | None, names: list[str]) -> str:
     layers = " and ".join(map(str, hidden))
     activation = getattr(fit.network, "activation", "")
     inside = f", hidden layers of {layers} {activation} units" if hidden else ""
+    convolutions = " and ".join(str(one.filters) for one in getattr(fit.network, "convolutions", ()))
+    inside = f", convolutions of {convolutions} filters{inside}" if convolutions else inside
     aim = f"{target or 'y'} and its noise"
     if isinstance(fit.likelihood, Categorical):
         aim = f"{target or 'y'}, one of {fit.likelihood.n_classes:,} classes,"
     n_features = f"{len(names):,} feature{'' if len(names) == 1 else 's'}"
+    n_features = getattr(fit.network, "reads", n_features)
     shown = ", ".join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
     known = "" if names[0] == "feature 0" else f" ({shown})"
     size = f"{fit.network.dimension:,} weights"

@@ -1,0 +1,74 @@
+"""Images in an NPZ file: which arrays they are, and what is known of each image."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mile.cli._data import Problem, fitted
+from mile.images import check_images
+from mile.storage import read_arrays
+
+# Names under which images and what is known of them are looked for; the second pair of each is what Keras writes.
+_TO_FIT = (("X", "y"), ("x_train", "y_train"), ("images", "labels"))
+_TO_TEST = (("X", "y"), ("x_test", "y_test"), ("images", "labels"))
+
+
+def is_image_file(path: Path) -> bool:
+    """Say whether a file is an NPZ file with an array of more axes than a table has."""
+    if not path.name.lower().endswith(".npz") or not path.is_file():
+        return False
+    return any(array.ndim > 2 for array in read_arrays(path).values())
+
+
+def read_image_problem(path: Path, target: str | None, drop: list[str], task: str) -> Problem:
+    """Read images and what is to be predicted of them."""
+    if drop:
+        raise ValueError(f"--drop leaves out columns of a table, but {path} holds images.")
+    images, response, name = _read(path, _TO_FIT, target)
+    if response is None:
+        raise ValueError(f"{path} has images but no array {name!r} with one number or label for each of them.")
+    whole = response.dtype.kind in "biuU" or bool(np.all(response == np.round(response)))
+    found = task if task != "auto" else "classification" if whole else "regression"
+    reason = "as asked for" if task != "auto" else f"{name!r} has {'classes' if whole else 'fractions'}"
+    y = _labels(response) if found == "classification" else response.astype(np.float64)
+    return Problem(check_images(images), y, (), found, reason, name)
+
+
+def read_images(model: Any, path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Read images of the shape that a model knows, as a table, and what is known of them, if anything is."""
+    images, response, _ = _read(path, _TO_TEST, target)
+    fit = fitted(model)
+    images = check_images(images, fit.network.input_shape, fit.x_scale)
+    if response is not None:
+        response = response.astype(np.float64) if fit.classes is None else _labels(response)
+    if response is not None and fit.classes is not None and fit.classes.dtype.kind in "US":
+        response = response.astype(fit.classes.dtype)
+    return images.reshape(len(images), fit.network.n_inputs), response
+
+
+def _read(
+    path: Path, pairs: tuple[tuple[str, str], ...], target: str | None
+) -> tuple[np.ndarray, np.ndarray | None, str]:
+    arrays = read_arrays(path)
+    for images, response in pairs:
+        if images in arrays:
+            name = target or response
+            known = arrays.get(name)
+            if target is not None and known is None:
+                raise ValueError(f"{path} has no array {target!r}; it has {', '.join(map(repr, sorted(arrays)))}.")
+            if known is not None and known.shape != arrays[images].shape[:1]:
+                raise ValueError(
+                    f"{path}: {name!r} must have one entry for each of the {len(arrays[images])} images; it has shape "
+                    f"{known.shape}."
+                )
+            return arrays[images], known, name
+    wanted = ", ".join(repr(images) for images, _ in pairs)
+    raise ValueError(f"{path} must have images in an array named {wanted}; it has {', '.join(sorted(arrays))}.")
+
+
+def _labels(response: np.ndarray) -> np.ndarray:
+    if response.dtype.kind == "U":
+        return response
+    whole = np.all(response == np.round(response))
+    return response.astype(np.int64) if whole else response.astype(str)
