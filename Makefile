@@ -11,6 +11,7 @@ RUNTIME := $(VENV)/.installed-runtime
 TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 BROWSER := $(VENV)/.installed-browser
+BENCH := $(VENV)/.installed-bench
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
@@ -38,7 +39,7 @@ test-browser: $(BROWSER) ## open reports in headless Chromium (installed by apt-
 		|| { echo "These tests need Chromium: install the package 'chromium' and run this again." >&2; exit 1; }
 	@$(VENV)/bin/python -m pytest -m browser tests/browser
 
-bench: $(RUNTIME) ## measure speed against peers and write benchmarks/RESULTS.md (up to 30 minutes)
+bench: $(RUNTIME) $(BENCH) ## measure speed against peers and write benchmarks/RESULTS.md (up to 30 minutes)
 	@$(VENV)/bin/python benchmarks/run_all.py
 
 lint: $(DEV) ## check style, formatting and types
@@ -58,7 +59,8 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 	$(PYTHON) -m venv "$$folder/venv"; \
 	$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
 	extra = p["project"]["optional-dependencies"]; \
-	wanted = p["project"]["dependencies"] + extra["test"] + extra["arviz"] + p["build-system"]["requires"]; \
+	wanted = sum((extra[name] for name in ("test", "arviz", "text", "flax", "equinox")), p["project"]["dependencies"]); \
+	wanted += p["build-system"]["requires"]; \
 	print("\n".join(line for line in wanted if not line.startswith("mile-bnn")))' \
 		> "$$folder/wanted"; \
 	"$$folder/venv/bin/python" -m pip --disable-pip-version-check install -q -r "$$folder/wanted"; \
@@ -103,6 +105,12 @@ $(TEST): $(SOURCES) | $(CREATED)
 $(BROWSER): $(SOURCES) | $(CREATED)
 	$(call install,the browser tests' tools,[browser])
 	@touch $(RUNTIME) $(TEST) $@
+
+# Without PyTorch the benchmarks of images and texts have no peer, and say so.
+$(BENCH): | $(RUNTIME)
+	@echo "Installing PyTorch into $(VENV), to compare with"
+	@$(PIP) install 'torch==2.13.0' || echo "PyTorch could not be installed: the benchmarks go on without it." >&2
+	@touch $@
 
 $(DEV): $(SOURCES) | $(CREATED)
 	$(call install,the development tools,[dev])

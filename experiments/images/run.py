@@ -9,22 +9,19 @@ by them, the test images were looked at once.
 
 import argparse
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mile import Bars, Categorical, Dataset, DeepEnsemble, Fit, Mile, Normal, datasets, fit
+from mile import Dataset, Mile, Normal, datasets
 from mile.networks import CNN_V1, LENET5
 from mile.optimize import Training
-from mile.posterior import Posterior, pad_rows
 from mile.samplers.stochastic import Stochastic
-from mile.sampling import run_chains
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import Summary
+from classifiers import compare
 
 N_CHAINS = 4
 N_CLASSES = 10
@@ -47,7 +44,7 @@ CASES = {
         "mnist",
         CNN_V1,
         "stochastic",
-        Stochastic(batch_size=512, warmup_steps=4_000, sampling_steps=4_000, n_draws=50),
+        Stochastic(batch_size=512, warmup_steps=20_000, sampling_steps=20_000, n_draws=50),
         Normal(),
     ),
     "fashion_mnist": Case(
@@ -64,72 +61,23 @@ CASES = {
 
 
 def run(name: str, case: Case, summary: Summary, split: int, data_dir: str | None, *, validation: bool) -> None:
-    """Train the ensemble, start a chain from each member, and score both."""
+    """Fit one row, unless it is there."""
     if summary.has(dataset=name, method=case.method, split=split):
         return
-    images = datasets.load(case.dataset, data_dir)
+    images: Any = datasets.load(case.dataset, data_dir)
     order = np.random.default_rng(split).permutation(len(images.x_train))[: case.n_images]
     valid, train = np.split(order, [case.n_images // 10])
     x, y = flat(images.x_train), images.y_train.astype(np.int32)
     dataset = Dataset.from_arrays(x[train], y[train], x[valid], y[valid])
-    x_test, y_test = (x[valid], y[valid]) if validation else (flat(images.x_test), images.y_test.astype(np.int32))
-    network, likelihood = case.network.sized((28, 28, 1), N_CLASSES), Categorical(N_CLASSES)
-    with Bars() as progress:
-        began = time.perf_counter()
-        options = {"training": case.training, "n_chains": N_CHAINS, "random_state": split, "progress": progress}
-        ensemble = fit(dataset, network, likelihood, case.prior, DeepEnsemble(), **options)
-        trained = time.perf_counter() - began
-        if not summary.has(dataset=name, method="DE", split=split):
-            add(summary, name, "single DNN", split, ensemble, x_test, y_test, trained / N_CHAINS, alone=True)
-            add(summary, name, "DE", split, ensemble, x_test, y_test, trained)
-        rows = pad_rows(dataset.x_train, dataset.y_train)
-        posterior = Posterior(rows=rows, network=network, likelihood=likelihood, prior=case.prior)
-        sampler = case.sampler.with_start(case.training.learning_rate)
-        began = time.perf_counter()
-        chains = run_chains(sampler, posterior, ensemble.members.positions, seed=split, progress=progress)
-        sampled = time.perf_counter() - began
-    model = replace(ensemble, chains=chains, sampler=sampler, status=chains.status)
-    for chain, report in enumerate(zip(*chains.tuned[:2], chains.status, strict=True)):
-        print(name, "chain", chain, *map(str, report))
-    add(summary, name, "single chain", split, model, x_test, y_test, (trained + sampled) / N_CHAINS, alone=True)
-    add(summary, name, case.method, split, model, x_test, y_test, trained + sampled)
+    test = (x[valid], y[valid]) if validation else (flat(images.x_test), images.y_test.astype(np.int32))
+    network = case.network.sized((28, 28, 1), N_CLASSES)
+    parts = (dataset, test, network, case.prior, case.training, case.sampler)
+    compare(summary, name, split, *parts, method=case.method, n_chains=N_CHAINS)
 
 
 def flat(images: np.ndarray) -> np.ndarray:
     """Return images as rows of numbers from 0 to 1."""
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255.0)
-
-
-def add(
-    summary: Summary,
-    name: str,
-    method: str,
-    split: int,
-    model: Fit,
-    x: np.ndarray,
-    y: np.ndarray,
-    seconds: float,
-    *,
-    alone: bool = False,
-) -> None:
-    """Score a model, or its chains one by one, and write the row."""
-    chosen = [[int(chain)] for chain in np.flatnonzero(model.ok)] if alone else [None]
-    predict = model.ensemble_predictive if method in ("DE", "single DNN") else model.predictive
-    found = [scores(predict(x, chains=chains), y) for chains in chosen]
-    lppd, accuracy = np.mean(found, axis=0)
-    gradients = int(np.asarray(model.chains.gradient_evaluations, np.int64).sum())
-    n_chains = 1 if alone else int(model.ok.sum())
-    values = {"lppd": f"{lppd:.4f}", "accuracy": f"{accuracy:.4f}", "seconds": f"{seconds:.0f}"}
-    values |= {"gradient_evaluations": gradients // (len(model.status) if alone else 1), "chains": n_chains}
-    summary.add(
-        dataset=name, method=method, protocol="corrected", split=split, draws=model.chains.draws.shape[1], **values
-    )
-    print(name, method, split, values)
-
-
-def scores(predictive: Any, y: np.ndarray) -> tuple[float, float]:
-    """Return LPPD and accuracy."""
-    return float(np.mean(predictive.log_prob(y))), float(np.mean(predictive.labels == y))
 
 
 def main() -> None:
@@ -140,16 +88,10 @@ def main() -> None:
     parser.add_argument("--summary", type=Path, default=Path(__file__).with_name("summary.csv"))
     parser.add_argument("--validation", action="store_true", help="score on validation images, to choose settings")
     arguments = parser.parse_args()
+    summary, options = Summary(arguments.summary), {"validation": arguments.validation}
     for name in arguments.cases:
         for split in range(1, arguments.splits + 1):
-            run(
-                name,
-                CASES[name],
-                Summary(arguments.summary),
-                split,
-                arguments.data_dir,
-                validation=arguments.validation,
-            )
+            run(name, CASES[name], summary, split, arguments.data_dir, **options)
 
 
 if __name__ == "__main__":

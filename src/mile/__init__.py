@@ -22,6 +22,7 @@ _PUBLIC = {
     "Mile": "samplers",
     "MileClassifier": "estimators",
     "MileRegressor": "estimators",
+    "MileTextClassifier": "estimators",
     "NaiveMclmc": "samplers",
     "Normal": "priors",
     "Nuts": "samplers",
@@ -47,7 +48,7 @@ _PUBLIC = {
 }
 
 # Modules of functions that are meant to be used as `mile.metrics.lppd`.
-_MODULES = ("convergence", "datasets", "diagnose", "metrics", "networks", "plot")
+_MODULES = ("convergence", "datasets", "diagnose", "metrics", "networks", "plot", "pretraining", "text")
 
 __all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     )
     from mile._progress import Bars
     from mile.data import Dataset
-    from mile.estimators import MileClassifier, MileRegressor
+    from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
     from mile.expectation import forecast_fit
     from mile.fitting import fit
     from mile.likelihoods import Categorical, Gaussian

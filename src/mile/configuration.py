@@ -8,7 +8,8 @@ import numpy as np
 
 from mile._errors import UntrustedFileError
 from mile.likelihoods import Categorical, Gaussian
-from mile.networks import MLP, ConvNet, Convolution, FixedArray
+from mile.networks import MLP, Attention, ConvNet, Convolution, FixedArray
+from mile.networks.adapters import Adapted, Adapter, adapt, read_signature
 from mile.optimize import Patience, Training
 from mile.priors import FAMILIES, FanIn, Laplace, Normal, PerLayer, StudentT
 from mile.samplers import KINDS as SAMPLER_KINDS
@@ -19,6 +20,7 @@ _KINDS: dict[str, Any] = {
     "mlp": MLP,
     "conv_net": ConvNet,
     "convolution": Convolution,
+    "attention": Attention,
     "gaussian": Gaussian,
     "categorical": Categorical,
     "normal": Normal,
@@ -44,6 +46,7 @@ _NAMES: dict[Any, str] = {kind: name for name, kind in _KINDS.items()}
 _FIXED = "fixed"  # an array, by its hash; the array itself is beside the description
 FixedArrays = Mapping[str, FixedArray]  # by hash
 _NO_ARRAYS: FixedArrays = {}
+_OWN = "adapted"  # a network of the user's own: its shapes are kept, and its code must be given again
 _CUSTOM = "custom"  # an object of the user's: it can be compared, but not built
 
 
@@ -60,6 +63,10 @@ def describe(value: Any) -> Any:
         return describe(value.tolist())
     if isinstance(value, FixedArray):
         return {"kind": _FIXED, "sha256": value.sha256}
+    if isinstance(value, Adapter):
+        return {"kind": _OWN}
+    if isinstance(value, Adapted):
+        return {"kind": _OWN, "signature": value.signature, "start": value.start}
     name = _NAMES.get(type(value))
     if name is None:
         return {"kind": _CUSTOM, "text": repr(value)}
@@ -102,11 +109,46 @@ def is_custom(description: Any) -> bool:
     return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
 
 
+def is_own(description: Any) -> bool:
+    """Say whether a description is of a network whose code must be given again."""
+    return isinstance(description, dict) and description.get("kind") == _OWN
+
+
+def supply(description: Any, network: Any) -> Adapted:
+    """Return a network that is given again as code, for the shapes that a file keeps of it.
+
+    Parameters
+    ----------
+    description
+        As `describe` returns it for a network of the user's own.
+    network
+        What `adapt` takes; None if it was not given.
+
+    Raises
+    ------
+    UntrustedFileError
+        If the description is not of such a network.
+    ValueError
+        If the code is missing or has other shapes; the message names them.
+    """
+    if set(description) != {"kind", "signature", "start"} or not isinstance(description["start"], str | None):
+        raise UntrustedFileError(f"not a description of a network: {str(description)[:80]!r}.")
+    signature = read_signature(description["signature"])
+    if network is None:
+        raise ValueError(
+            f"the network of this model is your own code ({signature}), which no file holds: give it again, as in "
+            "mile.load(path, network=...)."
+        )
+    adapter = adapt(network)
+    signature.check_same(adapter.form(signature.input_shape, signature.n_outputs))
+    return adapter.sized(signature.input_shape, signature.n_outputs)
+
+
 def fixed_arrays(value: Any) -> dict[str, FixedArray]:
     """Return the arrays that an object holds without being made of them, by hash."""
     if isinstance(value, FixedArray):
         return {value.sha256: value}
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    if not dataclasses.is_dataclass(value) or isinstance(value, type | Adapter | Adapted):
         return {}
     found = [fixed_arrays(getattr(value, field.name)) for field in dataclasses.fields(value)]
     return {name: array for part in found for name, array in part.items()}

@@ -208,7 +208,9 @@ class Work:
         parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains", "temperature")
         configuration = {name: describe(getattr(self, name)) for name in parts}
         configuration["classes"] = None if self.classes is None else list(map(str, self.classes.tolist()))
-        is_native = native.specify(self.network, self.likelihood, np.dtype(np.float32)) is not None
+        dtype = np.dtype(np.float32)
+        is_native = native.specify(self.network, self.likelihood, dtype) is not None
+        is_native |= native.accelerates(self.network, dtype)
         return Manifest(
             fingerprint=fingerprint(is_native=is_native, width=InProcess().width, dtype="float32"),
             configuration=configuration,

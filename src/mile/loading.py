@@ -42,7 +42,7 @@ _GO_ON = "If it was stopped, `mile resume {}` goes on with it."
 Model = Fit | MileRegressor | MileClassifier
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, network: Any = None) -> Any:
     """Return a saved model, or what a run has so far.
 
     Nothing in the file is executed, and nothing is imported by a name that it holds. Draws that take much memory stay
@@ -52,6 +52,8 @@ def load(path: str | Path) -> Any:
     ----------
     path
         A file written by `save`, or a run directory, also one that another process is writing to.
+    network
+        Your own network again, if the model was fitted with one: files keep the shapes of its arrays, not its code.
 
     Returns
     -------
@@ -65,7 +67,7 @@ def load(path: str | Path) -> Any:
     UntrustedFileError
         If it is not a file of ours.
     ValueError
-        If a run has no draws yet.
+        If a run has no draws yet, or `network` is missing or not the one of the file.
 
     Examples
     --------
@@ -80,8 +82,8 @@ def load(path: str | Path) -> Any:
     """
     path = Path(path)
     with _naming(path):
-        found, origin = read_run(path) if path.is_dir() else read_fit(path)
-        return restore_estimator(origin, found) if origin else found
+        found, origin = read_run(path, network) if path.is_dir() else read_fit(path, network)
+        return restore_estimator(origin, found, network) if origin else found
 
 
 @contextlib.contextmanager
@@ -98,6 +100,7 @@ def _naming(path: Path) -> Iterator[None]:
 def resume(
     run_dir: str | Path,
     *,
+    network: Any = None,
     dataset: Dataset | None = None,
     time_limit: float | None = None,
     verbose: int = 0,
@@ -109,6 +112,8 @@ def resume(
     ----------
     run_dir
         The folder of the run. A finished one is loaded.
+    network
+        Your own network again, if the run was begun with one.
     dataset
         The data, if the run does not keep them.
     time_limit
@@ -148,7 +153,7 @@ def resume(
     with show_progress(verbose > 0) as progress:
         result = fit(
             dataset,
-            **build_parts(configuration, read_fixed(arrays)),
+            **build_parts(configuration, read_fixed(arrays), network),
             n_chains=configuration["n_chains"],
             classes=classes,
             random_state=manifest.seed,
@@ -160,7 +165,7 @@ def resume(
             origin=manifest.origin,
             attachments=attachments,
         )
-    return restore_estimator(manifest.origin, result) if manifest.origin else result
+    return restore_estimator(manifest.origin, result, network) if manifest.origin else result
 
 
 def read_validation(run_dir: str | Path) -> tuple[np.ndarray, np.ndarray] | None:
@@ -199,7 +204,7 @@ def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
         ) from None
 
 
-def read_run(folder: Path) -> tuple[Fit, dict[str, Any] | None]:
+def read_run(folder: Path, network: Any = None) -> tuple[Fit, dict[str, Any] | None]:
     """Read what a run has so far, also while it goes on; return also what its beginner kept for itself."""
     for attempt in range(_ATTEMPTS):
         manifest = read_checked_manifest(folder)
@@ -207,7 +212,7 @@ def read_run(folder: Path) -> tuple[Fit, dict[str, Any] | None]:
             damaged = damaged_files(folder, manifest)
             if damaged:
                 raise CorruptFileError(f"{damaged[0]} is missing or was altered. `mile repair {folder}` may help.")
-            return _read_run(folder, manifest), manifest.origin
+            return _read_run(folder, manifest, network), manifest.origin
         except (CorruptFileError, FileNotFoundError):
             # Its writer replaces files; then the manifest is another one by now.
             if attempt == _ATTEMPTS - 1 or read_manifest(folder) == manifest:
@@ -216,14 +221,14 @@ def read_run(folder: Path) -> tuple[Fit, dict[str, Any] | None]:
     raise AssertionError("unreachable")
 
 
-def _read_run(folder: Path, manifest: Manifest) -> Fit:
+def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
     if "logdensity" in manifest.configuration:
         raise ValueError(
             f"The run in {folder} is of mile.sample: call that again with the same arguments, or open its draws.zarr "
             "with xarray."
         )
     kept_arrays = _read(folder, SCALES)
-    parts = build_parts(manifest.configuration, read_fixed(kept_arrays))
+    parts = build_parts(manifest.configuration, read_fixed(kept_arrays), network)
     parts["sampler"] = _with_plan(parts["sampler"], manifest.plan)
     layout = read_layout(manifest)
     if layout is None:

@@ -247,7 +247,7 @@ def _materialize(primal: Array, tangent: Any) -> Any:
 
 
 def _plain(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
-    outputs = network.apply(position, rows.x)
+    outputs = native.apply(network, position, rows.x)
     return jnp.sum(rows.weight * likelihood.log_prob(outputs, rows.y))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from mile._checks import check_number
 from mile._compilation import use_compilation_cache
 from mile._errors import Status, UntrustedFileError
-from mile.configuration import build, describe, is_custom
+from mile.configuration import build, describe, is_custom, is_own, supply
 from mile.data import Standardizer
 from mile.kept import Attachments, is_kept, kept_tensors, read_fixed, read_kept
 from mile.likelihoods import Categorical, Gaussian
@@ -173,8 +173,10 @@ def flat_draws(draws: Any, ok: np.ndarray) -> Any:
     return kept.reshape(-1, kept.shape[-1])
 
 
-def read_fit(path: Path) -> tuple[Fit, dict[str, Any]]:
+def read_fit(path: Path, network: Any = None) -> tuple[Fit, dict[str, Any]]:
     """Read a file that `Fit.save` wrote; return also what its writer kept for itself.
+
+    A network of the user's own must be given again.
 
     Raises
     ------
@@ -191,14 +193,17 @@ def read_fit(path: Path) -> tuple[Fit, dict[str, Any]]:
     if not isinstance(configuration, dict) or set(configuration) != set(_PARTS):
         raise UntrustedFileError(f"{path} must describe {list(_PARTS)} and nothing else.")
     try:
-        fit = assemble(build_parts(configuration, read_fixed(arrays)), arrays, metadata["seed"])
+        fit = assemble(build_parts(configuration, read_fixed(arrays), network), arrays, metadata["seed"])
     except UntrustedFileError as error:
         raise UntrustedFileError(f"{path}: {error}") from error
     return fit, metadata["extra"]
 
 
-def build_parts(configuration: Any, fixed: Mapping[str, FixedArray]) -> dict[str, Any]:
-    """Return the objects that a configuration describes, some of which hold fixed arrays."""
+def build_parts(configuration: Any, fixed: Mapping[str, FixedArray], network: Any = None) -> dict[str, Any]:
+    """Return the objects that a configuration describes, some of which hold fixed arrays.
+
+    A network of the user's own is not described; it must be given.
+    """
     if not isinstance(configuration, dict) or not set(_PARTS) <= set(configuration):
         raise UntrustedFileError(f"a configuration must describe {list(_PARTS)}.")
     kinds: dict[str, tuple[Any, ...]] = {
@@ -208,7 +213,15 @@ def build_parts(configuration: Any, fixed: Mapping[str, FixedArray]) -> dict[str
         "sampler": tuple(KINDS.values()),
         "training": (Training,),
     }
-    parts = {name: build(configuration[name], *allowed, fixed=fixed) for name, allowed in kinds.items()}
+    own = is_own(configuration["network"])
+    if network is not None and not own:
+        raise ValueError("the network of this model is described in its file: leave network= out.")
+    supplied = {"network": supply(configuration["network"], network)} if own else {}
+    parts = supplied | {
+        name: build(configuration[name], *allowed, fixed=fixed)
+        for name, allowed in kinds.items()
+        if name not in supplied
+    }
     try:
         return parts | {"temperature": check_number("temperature", configuration["temperature"], positive=True)}
     except ValueError as error:

@@ -492,6 +492,7 @@ for _name, _value in {
     "warmup_steps": "60",
     "sampling_steps": -20,
     "n_draws": 1000,
+    "network": 3,
     "sampler": None,
     "store_data": 1,
     "time_limit": -5,
@@ -525,7 +526,8 @@ for _place, _object in objects(contents().metadata):
             del metadata[key]
 
         add(f"{_where} with {_key} renamed", partial(altered, change=_renamed))
-        add(f"{_where} without {_key}", partial(altered, change=_without))
+        if (*_place, _key) != (*PARAMETERS, "network"):  # files of earlier versions do not name it
+            add(f"{_where} without {_key}", partial(altered, change=_without))
 
 # Every array.
 for _name, _array in contents().arrays.items():

@@ -67,7 +67,8 @@ def test_the_page_speaks_of_images(fitted, tmp_path):
     fitted.report(tmp_path / "page.html", BYTES[:40], WORDS[:40])
     page = (tmp_path / "page.html").read_text()
     assert "images of 8 x 8" in page
-    assert "convolutions of 2 filters" in page
+    assert "convolutions with 2 filters" in page
+    assert 'id="surprises"' in page or "labeled" in page
     assert "most unusual feature" not in page
 
 

@@ -12,12 +12,12 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # except inside `samplers`, a folder with an order of its own.
 RANKS = [
     ["_types", "_checks", "_compilation", "_errors", "_random", "_ess", "_progress", "_watch"],
-    ["data", "networks", "likelihoods", "priors"],
+    ["data", "networks", "likelihoods", "priors", "text"],
     ["native"],
     ["posterior"],
     ["storage", "execution"],
     ["optimize", "samplers"],
-    ["blocks", "forecast", "configuration"],
+    ["blocks", "forecast", "configuration", "pretraining"],
     ["journey"],
     ["sampling"],
     ["predict"],

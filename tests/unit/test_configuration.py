@@ -22,7 +22,7 @@ from mile import (
     UntrustedFileError,
 )
 from mile.configuration import _KINDS, build, describe, is_custom
-from mile.networks import CNN_V1, LENET5, Convolution
+from mile.networks import ATT_V2, CNN_V1, LENET5, Convolution
 from mile.optimize import Patience, Training
 from mile.samplers import SAMPLERS, configure
 from mile.samplers.mile import Geometric, Linear
@@ -32,6 +32,7 @@ OBJECTS = [
     MLP(n_inputs=7, hidden=(), n_outputs=1, activation="gelu", initializer="he_uniform"),
     MLP(n_inputs=1, hidden=(5, 4, 3), n_outputs=9, activation="sigmoid", initializer="glorot_normal"),
     LENET5.sized((28, 28), 10),
+    ATT_V2.sized((70,), 2),
     CNN_V1,
     Convolution(filters=2, kernel=5, padding=1, pool=3),
     Gaussian(),

@@ -128,6 +128,19 @@ class TestPredictions:
         with pytest.raises(ValueError, match="at least one row"):
             function(fit.predictive(TEST_X[:0]), TEST_Y[:0])
 
+    def test_surprises_count_wrong_labels_and_show_the_least_probable(self, class_fit):
+        predictive, images = class_fit.predictive(TEST_X), RNG.random((len(TEST_X), 5, 4, 3))
+        for shown in (images, images[..., 0], np.repeat(images, 2, axis=3)):
+            ax = plot.surprises(predictive, TEST_LABELS, shown)
+            n_wrong = int(np.sum(predictive.labels != TEST_LABELS))
+            assert drawn(ax).startswith(f"{n_wrong} of 60 images labeled wrong")
+            assert len(ax.images) == len(ax.texts) == min(12, n_wrong)
+        worst = np.argmin(predictive.log_prob(TEST_LABELS))
+        assert ax.texts[0].get_text() == f"{predictive.labels[worst]} for {TEST_LABELS[worst]}"
+        assert drawn(plot.surprises(predictive, predictive.labels, images)) == "All 60 images are labeled right"
+        with pytest.raises(ValueError, match="images must have shape"):
+            plot.surprises(predictive, TEST_LABELS, images[:3])
+
 
 class TestChains:
     def test_accumulation_ends_at_the_metric(self, fit):
@@ -282,7 +295,9 @@ class TestAxes:
             *((getattr(plot, name), fit) for name in ("trace", "energy", "step_size")),
             *((getattr(plot, name), diagnosis) for name in ("ess", "rhat", "variances", "virial")),
         ]
-        assert {function.__name__ for function, *_ in calls} | {"reliability", "confidence"} == set(plot.__all__)
+        assert {function.__name__ for function, *_ in calls} | {"reliability", "confidence", "surprises"} == set(
+            plot.__all__
+        )
         for function, *arguments in calls:
             ax = Figure().add_subplot()
             assert function(*arguments, ax=ax) is ax

@@ -40,7 +40,13 @@ Preset = Annotated[
 Sampler = Annotated[
     str, typer.Option(help="mile, adjusted, stochastic, auto, nuts, naive_mclmc, split_hmc, pgps or deep_ensemble.")
 ]
-Network = Annotated[str | None, typer.Option(help="cnn_v1 or lenet5 (the default for images); tables need none.")]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        help="Of images lenet5 (default) or cnn_v1, of texts att_v2 (default), att_v1 or att_v3; tables need none."
+    ),
+]
+Text = Annotated[str | None, typer.Option("--text", help="The column of texts to classify; it is the only feature.")]
 Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
 Chains = Annotated[int, typer.Option(help="Networks, and chains that start from them.")]
 WarmupSteps = Annotated[int | None, typer.Option(help="Tuning steps of a chain; default: the preset's.")]
@@ -66,6 +72,7 @@ def fit(
     sampler: Sampler = "mile",
     hidden: Hidden = None,
     network: Network = None,
+    text: Text = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -76,10 +83,10 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a model to a table or to images. Stopped at any moment, it goes on with `mile resume` or the same command."""
+    """Fit a table, texts or images. Stopped at any moment, it goes on with `mile resume` or the same command."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network)
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
     console = Console(quiet=quiet, as_json=as_json)
     _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save)
 
@@ -160,6 +167,7 @@ def forecast(
     sampler: Sampler = "mile",
     hidden: Hidden = None,
     network: Network = None,
+    text: Text = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -170,7 +178,7 @@ def forecast(
     """Say what a fit would take in time, memory and disk, after timing a few steps."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network)
+    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
     _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
 
 

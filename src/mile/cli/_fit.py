@@ -12,13 +12,15 @@ from mile._progress import duration
 from mile.cli._console import Console, figure, table
 from mile.cli._data import Problem, fitted, read_problem
 from mile.cli._images import is_image_file, read_image_problem
+from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
-from mile.estimators import MileClassifier, MileRegressor
+from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
 from mile.loading import read_validation
 from mile.loading import resume as resume_run
 from mile.storage import has_run
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
+_TEXT_NETWORK = "att_v2"
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -33,6 +35,7 @@ class Settings(NamedTuple):
     sampling_steps: int | None
     n_draws: int | None
     network: str | None = None
+    text: str | None = None  # the column of texts, if they are what is read
 
     def for_images(self) -> "Settings":
         """Return the same with a network that takes images."""
@@ -40,18 +43,20 @@ class Settings(NamedTuple):
 
     def estimator(self, task: str, **options: Any) -> MileRegressor | MileClassifier:
         """Return an estimator that is not fitted yet."""
+        options |= {
+            "preset": self.preset,
+            "sampler": self.sampler,
+            "n_chains": self.n_chains,
+            "warmup_steps": self.warmup_steps,
+            "sampling_steps": self.sampling_steps,
+            "n_draws": self.n_draws,
+        }
+        if self.text is not None:
+            if self.hidden is not None:
+                raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
+            return MileTextClassifier(self.network or _TEXT_NETWORK, **options)
         kind = MileRegressor if task == "regression" else MileClassifier
-        return kind(
-            _widths(self.hidden),
-            preset=self.preset,
-            sampler=self.sampler,
-            n_chains=self.n_chains,
-            warmup_steps=self.warmup_steps,
-            sampling_steps=self.sampling_steps,
-            n_draws=self.n_draws,
-            network=self.network,
-            **options,
-        )
+        return kind(_widths(self.hidden), network=self.network, **options)
 
 
 def fit(
@@ -85,6 +90,8 @@ def fit(
 
 def _read(data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> tuple[Problem, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
+    if settings.text is not None:
+        return read_text_problem(data, settings.text, target, drop, task), settings
     if is_image_file(data):
         return read_image_problem(data, target, drop, task), settings.for_images()
     if target is None:
@@ -211,6 +218,8 @@ def demo(console: Console, out: Path) -> None:
 
 def _describe(data: Path, problem: Problem) -> str:
     kind = f"{problem.task}: {problem.reason}"
+    if problem.x.ndim == 1:
+        return f"{data}: {len(problem.y):,} texts in {problem.features[0]!r}, {kind}."
     if problem.x.ndim > 2:
         return f"{data}: {len(problem.y):,} images of {' x '.join(map(str, problem.x.shape[1:]))}, {kind}."
     n_features = len(problem.features)

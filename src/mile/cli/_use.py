@@ -14,6 +14,7 @@ from mile._errors import CorruptFileError
 from mile.cli._console import Console, figure, table
 from mile.cli._data import feature_names, features_for, fitted, response_for
 from mile.cli._images import read_images
+from mile.cli._texts import read_texts, takes_texts
 from mile.loading import load, read_validation
 from mile.predict import ClassPredictive
 from mile.report import render
@@ -119,6 +120,8 @@ def target_name(model: Any) -> str | None:
 
 def _features(model: Any, data: Path) -> np.ndarray:
     """Read the rows to predict."""
+    if takes_texts(model):
+        return read_texts(model, data, target_name(model), known=False)[0]
     if takes_images(model):
         return read_images(model, data, None)[0]
     return features_for(model, read_table(data), target_name(model))
@@ -130,7 +133,10 @@ def takes_images(model: Any) -> bool:
 
 
 def read_rows(model: Any, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Read the features of a model and the observed response from a table or from images."""
+    """Read the features of a model and the observed response from a table, from texts or from images."""
+    if takes_texts(model):
+        texts, labels = read_texts(model, data, target or target_name(model), known=True)
+        return texts, np.asarray(labels)
     if takes_images(model):
         x, y = read_images(model, data, target)
         if y is None:

@@ -1,7 +1,8 @@
-"""The scikit-learn face: MileRegressor and MileClassifier."""
+"""The scikit-learn face: MileRegressor, MileClassifier and MileTextClassifier."""
 
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor
 from mile.estimators._restore import restore_estimator
+from mile.estimators._text import MileTextClassifier
 
-__all__ = ["MileClassifier", "MileRegressor", "restore_estimator"]
+__all__ = ["MileClassifier", "MileRegressor", "MileTextClassifier", "restore_estimator"]

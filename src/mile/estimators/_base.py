@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from mile._checks import check_choice, check_count, check_number
-from mile._progress import show_progress
+from mile._progress import Progress, show_progress
 from mile.configuration import describe
 from mile.data import Dataset, Standardizer, prepare
 from mile.expectation import Expected, forecast_fit
@@ -19,7 +19,8 @@ from mile.fitting import fit
 from mile.images import check_images, check_training_images, is_images, learn_pixel_scale
 from mile.inputs import check_features, check_training_data
 from mile.kept import Attachments
-from mile.networks import ACTIVATIONS, MLP, TEMPLATES
+from mile.networks import ACTIVATIONS, MLP, TEMPLATES, Attention
+from mile.networks.adapters import adapt
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
@@ -31,6 +32,7 @@ from mile.storage import write_page
 
 _PRESET_HIDDEN = (16, 16)  # paper table 1
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
+_LEAST_SECONDS = 1.0  # of a time limit that are left when preparing the rows has taken the rest
 _NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
 
 
@@ -46,6 +48,7 @@ class Problem(NamedTuple):
     learn: Learner  # of the scale of x
     classes: np.ndarray | None = None
     attachments: Attachments | None = None
+    network: Any = None  # if it is settled already
 
 
 class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -106,10 +109,12 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _fit(self, problem: "Problem", configuration: dict[str, Any]) -> None:
         seed = seed_for(self.run_dir, self.random_state)
-        dataset = self._dataset(problem, seed)
-        options = {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
+            problem = self._completed(problem, seed, configuration["training"], progress)
+            spent = time.perf_counter() - began
+            dataset = self._dataset(problem, seed)
+            options = {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
             self.fit_: Fit = fit(
                 dataset,
                 self._network(problem),
@@ -117,12 +122,16 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
                 classes=problem.classes,
                 attachments=problem.attachments,
                 random_state=seed,
-                time_limit=self.time_limit,
+                time_limit=_time_left(self.time_limit, spent),
                 progress=progress,
                 **configuration,
                 **options,
             )
         self.fit_seconds_ = time.perf_counter() - began
+
+    def _completed(self, problem: "Problem", seed: int, training: Training, progress: Progress | None) -> "Problem":
+        """Learn from the training rows what rows are prepared with, if there is anything."""
+        return problem
 
     def _dataset(self, problem: "Problem", seed: int) -> Dataset:
         x = problem.x.reshape(len(problem.x), -1)
@@ -130,6 +139,8 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _network(self, problem: "Problem") -> Any:
         shape, n_outputs = problem.x.shape[1:], problem.likelihood.n_outputs
+        if problem.network is not None:
+            return problem.network
         if self.network is not None:
             return self._template().sized(shape, n_outputs)
         if len(shape) > 1:
@@ -138,7 +149,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
                 f"{sorted(TEMPLATES)}. For a table, X must have shape (rows, features)."
             )
         return MLP(
-            n_inputs=shape[0],
+            n_inputs=problem.x.shape[1],
             hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
             n_outputs=n_outputs,
             activation=self.activation,
@@ -159,13 +170,20 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         if isinstance(self.network, str):
             return TEMPLATES[check_choice("network", self.network, TEMPLATES)]
+        if isinstance(self.network, Attention):
+            raise ValueError("an Attention network reads texts: use MileTextClassifier.")
         if not isinstance(self.network, type) and hasattr(self.network, "sized"):
             return self.network
-        raise ValueError(f"network must be None, one of {sorted(TEMPLATES)} or a network; got {self.network!r}.")
+        try:
+            return adapt(self.network)
+        except TypeError as error:
+            raise ValueError(f"network must be None, one of {sorted(TEMPLATES)} or a network; {error}") from None
 
     def _origin(self, seed: int) -> dict[str, Any]:
         """Describe this estimator, so that it can be built again from a file."""
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
+        if self.network is not None and not isinstance(self.network, str):
+            parameters["network"] = self._template()  # files keep nothing of the user's own code
         names = getattr(self, "feature_names_in_", None)
         return {
             "estimator": self._kind,
@@ -371,7 +389,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         if len(shape) == 1:
             return check_features(self, X)
         images = check_images(X, shape, self.fit_.x_scale)
-        return images.reshape(len(images), -1)
+        return images.reshape(len(images), self.fit_.network.n_inputs)
 
     def to_arviz(self) -> Any:
         """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""
@@ -398,6 +416,10 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
     def lppd(self, X: Any, y: Any) -> float:
         """Return the log pointwise predictive density: the mean over rows of the log density at y."""
         return float(np.mean(self.predictive(X).log_prob(np.asarray(y))))
+
+
+def _time_left(limit: float | None, spent: float) -> float | None:
+    return None if limit is None else max(limit - spent, min(limit, _LEAST_SECONDS))
 
 
 def _check_widths(widths: Any) -> tuple[int, ...]:

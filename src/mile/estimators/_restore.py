@@ -5,18 +5,20 @@ from typing import Any
 import numpy as np
 
 from mile._errors import UntrustedFileError
-from mile.configuration import build, fixed_arrays
+from mile.configuration import build, fixed_arrays, is_own
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor
+from mile.estimators._text import MileTextClassifier, tokenizer_of
 from mile.likelihoods import Categorical
-from mile.networks import NETWORKS
+from mile.networks import NETWORKS, FixedArray
+from mile.networks.adapters import Adapted
 from mile.priors import BUILT_IN
 from mile.results import Fit
 from mile.samplers import KINDS
 
 
-def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifier:
-    """Return the estimator that a file describes, fitted.
+def restore_estimator(origin: Any, fitted: Fit, network: Any = None) -> MileRegressor | MileClassifier:
+    """Return the estimator that a file describes, fitted; a network of the user's own is given again.
 
     Raises
     ------
@@ -25,15 +27,17 @@ def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifie
     """
     if not isinstance(origin, dict) or set(origin) != {"estimator", "parameters", "feature_names", "target"}:
         raise UntrustedFileError("the file does not describe an estimator.")
-    kinds: dict[Any, Any] = {kind._kind: kind for kind in (MileRegressor, MileClassifier)}
+    kinds: dict[Any, Any] = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
     word, parameters, names = origin["estimator"], origin["parameters"], origin["feature_names"]
     if not isinstance(word, str) or word not in kinds or not isinstance(parameters, dict):
         raise UntrustedFileError(f"{str(word)[:80]!r} is not one of {sorted(kinds)}.")
-    if (word == "classifier") != isinstance(fitted.likelihood, Categorical):
+    kind, of_texts = kinds[word], word == MileTextClassifier._kind
+    if issubclass(kind, MileClassifier) != isinstance(fitted.likelihood, Categorical):
         raise UntrustedFileError(f"a {word} does not have this likelihood.")
-    if word == "classifier" and fitted.classes is None:
+    if issubclass(kind, MileClassifier) and fitted.classes is None:
         raise UntrustedFileError("a classifier must have labels.")
-    kind = kinds[word]
+    if of_texts:
+        tokenizer_of(fitted)  # must be there
     parameters = {"network": None} | parameters  # files of version 0.1 do not name it
     # A folder to write to is not a file's to choose.
     wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir"})
@@ -43,18 +47,29 @@ def restore_estimator(origin: Any, fitted: Fit) -> MileRegressor | MileClassifie
         raise UntrustedFileError("random_state must be the seed of the fit.")
     plain = (bool, int, float, str, tuple, type(None))
     objects = {"sampler": (*KINDS.values(), str), "prior": (*BUILT_IN, str), "network": (*NETWORKS, str, type(None))}
+    objects |= {"embedding": (FixedArray, type(None))}
     fixed = fixed_arrays(fitted.network)
-    arguments = {name: build(value, *objects.get(name, plain), fixed=fixed) for name, value in parameters.items()}
-    estimator = kind(**arguments)
+    given = {"network": network} if is_own(parameters["network"]) else {}
+    if bool(given) != isinstance(fitted.network, Adapted):
+        raise UntrustedFileError(f"the {word} and its fit do not have the same network.")
+    arguments = given | {
+        name: build(value, *objects.get(name, plain), fixed=fixed)
+        for name, value in parameters.items()
+        if name not in given
+    }
+    estimator: Any = kind(**arguments)
     try:
         estimator._configuration()
     except (ValueError, OverflowError) as error:
         raise UntrustedFileError(f"the file describes an estimator with an impossible argument: {error}") from error
-    n_features = fitted.network.n_inputs
+    n_features = 1 if of_texts else fitted.network.n_inputs
     if names is not None:
         are_words = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if not are_words or len(names) != n_features:
             raise UntrustedFileError("there must be one name for each feature.")
+    if of_texts:
+        estimator.text_name_ = names[0] if names else None
+    elif names is not None:
         estimator.feature_names_in_ = np.array(names, object)
     if origin["target"] is not None and not isinstance(origin["target"], str):
         raise UntrustedFileError("the target's name must be a text.")

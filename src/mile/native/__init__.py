@@ -5,6 +5,7 @@ is missing, the network is another one, the precision is not float32, or the dev
 them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `optimize`.
 """
 
+from mile.native._attention import accelerates, apply
 from mile.native._library import kernel_name, sharing_cores
 from mile.native._ops import (
     Data,
@@ -22,6 +23,8 @@ from mile.native._ops import (
 __all__ = [
     "Data",
     "Specification",
+    "accelerates",
+    "apply",
     "epoch",
     "kernel_name",
     "mclmc_step",

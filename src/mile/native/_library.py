@@ -12,7 +12,10 @@ import jax
 
 _LOGGER = logging.getLogger("mile")
 _FILE = Path(__file__).with_name("_native.so")
-HANDLERS = ("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch")
+HANDLERS = (
+    *("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch"),
+    *("mile_attend", "mile_attend_slopes"),
+)
 _UNLIMITED = 1 << 20
 
 

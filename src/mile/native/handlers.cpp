@@ -413,6 +413,55 @@ ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats sec
   return ffi::Error::Success();
 }
 
+// What both calls of attention are given; an empty error if it fits together.
+ffi::Error attention_of(const Floats& tokens, const Floats& positions, const Ints& index, const Floats& weights,
+                        int64_t heads, Attention& a) {
+  if (tokens.dimensions().size() != 2 || positions.dimensions().size() != 2 || index.dimensions().size() != 2 ||
+      heads < 1 || tokens.dimensions()[1] % (3 * heads) || positions.dimensions()[1] != tokens.dimensions()[1] ||
+      positions.dimensions()[0] != index.dimensions()[1] || weights.element_count() != index.element_count() ||
+      tokens.dimensions()[0] < 1)
+    return ffi::Error::InvalidArgument("mile: the shapes of an attention do not fit together");
+  a = {heads,
+       tokens.dimensions()[1] / (3 * heads),
+       index.dimensions()[0],
+       index.dimensions()[1],
+       tokens.dimensions()[0],
+       tokens.typed_data(),
+       positions.typed_data(),
+       index.typed_data(),
+       weights.typed_data()};
+  return ffi::Error::Success();
+}
+
+// Heads are independent of each other, so threads change no bit.
+ffi::Error attend(ffi::ThreadPool pool, Floats tokens, Floats positions, Ints index, Floats weights, FloatsOut pooled,
+                  FloatsOut normalizer, FloatsOut attention, int64_t heads) {
+  Attention a;
+  if (auto error = attention_of(tokens, positions, index, weights, heads, a); error.failure()) return error;
+  const Kernel& k = kernel();
+  for_each(heads, helpers.load(), &pool, [&](int64_t head) {
+    float* s = network_scratch.floats(k.attention_scratch(a));
+    k.attend(a, head, s, pooled->typed_data(), normalizer->typed_data(), attention->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
+ffi::Error attend_slopes(ffi::ThreadPool pool, Floats tokens, Floats positions, Ints index, Floats weights,
+                         Floats normalizer, Floats attention, Floats slope, FloatsOut token_slopes,
+                         FloatsOut position_slopes, int64_t heads) {
+  Attention a;
+  if (auto error = attention_of(tokens, positions, index, weights, heads, a); error.failure()) return error;
+  const Kernel& k = kernel();
+  std::memset(token_slopes->typed_data(), 0, token_slopes->size_bytes());
+  std::memset(position_slopes->typed_data(), 0, position_slopes->size_bytes());
+  for_each(heads, helpers.load(), &pool, [&](int64_t head) {
+    float* s = network_scratch.floats(k.attention_scratch(a));
+    k.attend_slopes(a, head, s, normalizer.typed_data(), attention.typed_data(), slope.typed_data(),
+                    token_slopes->typed_data(), position_slopes->typed_data());
+  });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 }  // namespace mile
 
@@ -473,6 +522,40 @@ MILE_EXPORT XLA_FFI_Error* mile_epoch(XLA_FFI_CallFrame* frame) {
                              .Attr<float>("decay_second")
                              .Attr<float>("epsilon")
                              .To(mile::epoch)
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_attend(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Arg<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Attr<int64_t>("heads")
+                             .To(mile::attend)
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_attend_slopes(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>()
+                             .Attr<int64_t>("heads")
+                             .To(mile::attend_slopes)
                              .release();
   return handler->Call(frame);
 }

@@ -2,6 +2,7 @@
 // nearest cache. Compiled once per instruction set.
 #include "kernel.hpp"
 
+#include "attention.hpp"
 #include "convolutions.hpp"
 #include "dynamics.hpp"
 #include "layers.hpp"
@@ -664,8 +665,10 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
 
 static int64_t scratch_size(const Network& network) { return Plan(network).size; }
 
-static const Kernel table = {MILE_ISA_NAME, lanes, scratch_size, load_position, gradient, value, outputs, summarize, mixture, normal,
-                             normalize,     refresh, kick,       drift,         add_prior, total, adamw};
+static const Kernel table = {MILE_ISA_NAME, lanes,   scratch_size,      load_position, gradient,      value,
+                             outputs,       summarize, attention_scratch, attend,        attend_slopes, mixture,
+                             normal,        normalize, refresh,           kick,          drift,         add_prior,
+                             total,         adamw};
 
 }  // namespace mile::MILE_ISA
 

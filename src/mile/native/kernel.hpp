@@ -34,6 +34,17 @@ struct Rows {
   const int32_t* order;
 };
 
+// What attention works on; see networks/_pooling.py. Queries, keys and values lie side by side, each with all heads.
+struct Attention {
+  int64_t heads, width;         // of one head
+  int64_t n_texts, context;
+  int64_t n_tokens;
+  const float* tokens;          // [token][3 * heads * width]
+  const float* positions;       // [position][3 * heads * width]
+  const int32_t* index;         // [text][position]: a row of `tokens`
+  const float* weights;         // [text][position]
+};
+
 struct AdamW {
   float learning_rate, weight_decay, decay_first, decay_second, epsilon;
 };
@@ -56,6 +67,12 @@ struct Kernel {
   // variance. Categorical: probability of each class, entropy.
   void (*summarize)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
                     const float* center, double* sums);
+  // One head of attention and of its derivatives; see attention.hpp. Results are [text][head][width] and, twice,
+  // [text][head][position]. Derivatives are added to.
+  int64_t (*attention_scratch)(const Attention&);
+  void (*attend)(const Attention&, int64_t head, float* scratch, float* pooled, float* normalizer, float* attention);
+  void (*attend_slopes)(const Attention&, int64_t head, float* scratch, const float* normalizer, const float* attention,
+                        const float* slope, float* token_slopes, float* position_slopes);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
   // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.

@@ -6,6 +6,7 @@ A title is a sentence with the number to see. Without `ax` a new pyplot figure i
 from mile.plot._chains import accumulation, energy, step_size, trace
 from mile.plot._classes import confidence, reliability
 from mile.plot._diagnosis import ess, rhat, variances, virial
+from mile.plot._images import surprises
 from mile.plot._numbers import coverage, intervals, pit, uncertainty
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "reliability",
     "rhat",
     "step_size",
+    "surprises",
     "trace",
     "uncertainty",
     "variances",

@@ -135,7 +135,7 @@ def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
 @partial(jax.jit, static_argnames="network")
 def _forward(network: Any, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
     most = int(np.clip(_BATCH_FLOATS // (x.shape[1] * _row_floats(network)), 1, _MOST_DRAWS))
-    return jax.lax.map(lambda position: network.apply(position, x), draws, batch_size=min(len(draws), most))
+    return jax.lax.map(lambda position: native.apply(network, position, x), draws, batch_size=min(len(draws), most))
 
 
 def _row_floats(network: Any) -> int:

@@ -17,13 +17,13 @@ def sections(
     """Return the figures of the parts of a page: predictions, sampling, mixing."""
     with settings():
         return {
-            "predictions": [] if assessment is None else _predictions(assessment, target),
+            "predictions": [] if assessment is None else _predictions(fit, rows, assessment, target),
             "sampling": [*([] if rows is None or assessment is None else [_accumulation(fit, rows)]), *_tuning(fit)],
             "mixing": _mixing(diagnosis),
         }
 
 
-def _predictions(assessment: Assessment, target: str) -> list[Drawing]:
+def _predictions(fit: Fit, rows: Rows | None, assessment: Assessment, target: str) -> list[Drawing]:
     mile, y, name = assessment.mile, assessment.y, [*assessment.scores][-1]
     uncertainty = draw(
         "uncertainty",
@@ -44,7 +44,7 @@ def _predictions(assessment: Assessment, target: str) -> list[Drawing]:
             ),
             draw("confidence", plot.confidence, mile, y, help="Wrong predictions should have low confidence."),
         ]
-        return [*found, uncertainty]
+        return [*found, uncertainty, *_surprises(fit, rows, assessment)]
     other: Any = None if assessment.ensemble is mile else assessment.ensemble
     return [
         draw(
@@ -66,6 +66,22 @@ def _predictions(assessment: Assessment, target: str) -> list[Drawing]:
         ),
         draw("pit", plot.pit, mile, y, help="Flat is right. A U means intervals too narrow, a hump too wide."),
         uncertainty,
+    ]
+
+
+def _surprises(fit: Fit, rows: Rows | None, assessment: Assessment) -> list[Drawing]:
+    shape = getattr(fit.network, "input_shape", ())
+    if rows is None or len(shape) not in (2, 3):
+        return []
+    return [
+        draw(
+            "surprises",
+            plot.surprises,
+            assessment.mile,
+            assessment.y,
+            rows.x.reshape(-1, *shape),
+            help="Below each image the predicted label, and the one it has. Some labels may be mistakes.",
+        )
     ]
 
 

@@ -70,8 +70,9 @@ def _what(fit: Fit, target: str | None, names: list[str]) -> str:
     layers = " and ".join(map(str, hidden))
     activation = getattr(fit.network, "activation", "")
     inside = f", hidden layers of {layers} {activation} units" if hidden else ""
-    convolutions = " and ".join(str(one.filters) for one in getattr(fit.network, "convolutions", ()))
-    inside = f", convolutions of {convolutions} filters{inside}" if convolutions else inside
+    filters = [one.filters for one in getattr(fit.network, "convolutions", ())]
+    noun = "filter" if filters == [1] else "filters"
+    inside = f", convolutions with {' and '.join(map(str, filters))} {noun}{inside}" if filters else inside
     aim = f"{target or 'y'} and its noise"
     if isinstance(fit.likelihood, Categorical):
         aim = f"{target or 'y'}, one of {fit.likelihood.n_classes:,} classes,"
@@ -87,7 +88,8 @@ def _what(fit: Fit, target: str | None, names: list[str]) -> str:
 
 def _processor(fit: Fit) -> str:
     on_cpu = jax.default_backend() == "cpu"
-    kernel = native.specify(fit.network, fit.likelihood, fit.chains.draws.dtype) if on_cpu else None
+    dtype = fit.chains.draws.dtype
+    kernel = on_cpu and (native.specify(fit.network, fit.likelihood, dtype) or native.accelerates(fit.network, dtype))
     return f"{native.kernel_name() if kernel else 'XLA'} on {jax.default_backend().upper()}"
 
 

@@ -1,0 +1,339 @@
+"""Classification of texts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from mile._checks import check_choice, check_count
+from mile._errors import UntrustedFileError
+from mile._progress import Progress
+from mile.configuration import describe
+from mile.data import Standardizer, split_rows
+from mile.estimators._base import Learner, Problem
+from mile.estimators._classifier import MileClassifier
+from mile.expectation import Expected, forecast_fit
+from mile.inputs import refuse_bad_response
+from mile.networks import TEXT_TEMPLATES, Attention, FixedArray
+from mile.optimize import Training
+from mile.pretraining import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
+from mile.priors import Prior
+from mile.results import Fit
+from mile.samplers import Sampler
+from mile.text import SMALLEST_VOCABULARY, Tokenizer, check_texts
+
+_ATTACHED = "tokenizer"
+
+
+class MileTextClassifier(MileClassifier):
+    """Classification of texts with calibrated probabilities from a Microcanonical Langevin Ensemble.
+
+    Byte-pair tokens are learned from the training texts, and an attention network classifies the first tokens of each
+    text. Methods and attributes are those of `MileClassifier`, with texts for X. Needs the `text` extra.
+
+    Parameters
+    ----------
+    network
+        "att_v1" (token and position embeddings are sampled with the rest), "att_v2" or "att_v3" (embeddings are trained
+        first and then fixed), the networks of the paper; or an `Attention` from `mile.networks`.
+    vocabulary_size
+        Number of tokens, at least 257: padding and every byte. None takes the network's.
+    context
+        Tokens that are read of each text, from its beginning. None takes the network's, 70.
+    embedding
+        None trains the embeddings of networks that fix them. A `FixedArray` of shape (vocabulary + context, width) is
+        taken as it is; its rows must be those of the tokens that these texts give. The path of a file that
+        `save_embedding` wrote brings embeddings and their tokens.
+    pretraining_epochs
+        Passes through the training texts that train the embeddings.
+    n_chains, preset, warmup_steps, sampling_steps, n_draws, prior, temperature
+        As of `MileRegressor`.
+    prior_scale
+        As of `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
+    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
+        As of `MileRegressor`; the first three also when embeddings are trained.
+    sampler, run_dir, store_data, time_limit, random_state, verbose
+        As of `MileRegressor`.
+
+    Attributes
+    ----------
+    tokenizer_
+        The `Tokenizer` that was learned.
+    embedding_
+        The fixed embeddings, None if they are sampled.
+
+    Examples
+    --------
+    >>> from mile import MileTextClassifier
+    >>> from mile.networks import Attention
+    >>> texts = ["a good film", "good fun", "a bad film", "bad and dull"] * 10
+    >>> labels = ["like", "like", "dislike", "dislike"] * 10
+    >>> small = Attention(vocabulary=280, context=6, width=8, heads=2, attention_width=8, hidden=(4,))
+    >>> model = MileTextClassifier(small, preset="quick", n_chains=2, random_state=0).fit(texts, labels)
+    >>> model.predict_proba(["really good", "so bad", ""]).shape
+    (3, 2)
+    """
+
+    _kind = "text classifier"
+    # Arguments of the default network of tables.
+    hidden_layer_sizes = None
+    activation = "relu"
+
+    def __init__(
+        self,
+        network: str | Attention = "att_v2",
+        *,
+        vocabulary_size: int | None = None,
+        context: int | None = None,
+        embedding: FixedArray | str | Path | None = None,
+        pretraining_epochs: int = 2,
+        n_chains: int = 12,
+        preset: str = "paper",
+        warmup_steps: int | None = None,
+        sampling_steps: int | None = None,
+        n_draws: int | None = None,
+        prior: str | Prior = "normal",
+        prior_scale: float = 1.0,
+        temperature: float = 1.0,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-3,
+        batch_size: int = 32,
+        max_epochs: int = 500,
+        patience: int = 10,
+        validation_fraction: float = 0.125,
+        sampler: str | Sampler = "mile",
+        run_dir: str | Path | None = None,
+        store_data: bool = True,
+        time_limit: float | None = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.network = network
+        self.vocabulary_size = vocabulary_size
+        self.context = context
+        self.embedding = embedding
+        self.pretraining_epochs = pretraining_epochs
+        self.n_chains = n_chains
+        self.preset = preset
+        self.warmup_steps = warmup_steps
+        self.sampling_steps = sampling_steps
+        self.n_draws = n_draws
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.sampler = sampler
+        self.run_dir = run_dir
+        self.store_data = store_data
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn tokens, train embeddings that are to be fixed, and fit the ensemble.
+
+        Parameters
+        ----------
+        X
+            Texts: a list, an array or a column of strings. An empty one is fine, a missing one is not.
+        y
+            Labels of any kind, at least two different ones.
+
+        Returns
+        -------
+        MileTextClassifier
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or the data cannot be used; nothing has been trained then.
+        ImportError
+            If the `text` extra is not installed.
+        FitFailedError
+            If every chain failed.
+        """
+        name = getattr(X, "name", None)
+        return self._fit_named(X, y, None if name is None else [str(name)], getattr(y, "name", None))
+
+    def fit_columns(self, X: Any, y: Any, columns: Sequence[str], target: str | None = None) -> Any:
+        """Fit texts whose column has a name, as they come from a file; what is saved knows it.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        columns
+            The name of the column of texts.
+        target
+            Name of y.
+        """
+        if len(columns) != 1:
+            raise ValueError(f"columns must be the name of the one column of texts; got {len(columns)} names.")
+        return self._fit_named(X, y, columns, target)
+
+    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
+        self.text_name_ = None if columns is None else str(columns[0])
+        return super()._fit_named(X, y, None, target)
+
+    def forecast(self, X: Any, y: Any) -> Expected:
+        """Say what `fit` would take in time, memory and disk, apart from training embeddings; fits nothing."""
+        configuration = self._configuration()
+        fresh: Any = clone(self)
+        problem = self._tokenized(fresh._prepare(X, y), seed=0)[0]
+        network = problem.network
+        if network.embedding is None and network.pretrained:  # any will do to measure time
+            network = replace(
+                network, embedding=FixedArray(np.zeros((network.vocabulary + network.context, network.width)))
+            )
+        return forecast_fit(self._dataset(problem, 0), network, problem.likelihood, **configuration)
+
+    def save_embedding(self, path: str | Path) -> None:
+        """Write the fixed embeddings and their tokens to a file that `embedding` takes.
+
+        Raises
+        ------
+        ValueError
+            If the embeddings are sampled.
+        """
+        check_is_fitted(self)
+        if self.embedding_ is None:
+            raise ValueError("the embeddings of this network are sampled, each draw has its own: nothing is fixed.")
+        save_embedding(path, self.embedding_, self.tokenizer_)
+
+    @property
+    def tokenizer_(self) -> Tokenizer:
+        """The tokens that were learned."""
+        return tokenizer_of(self.fit_)
+
+    @property
+    def embedding_(self) -> FixedArray | None:
+        """The fixed embeddings, None if they are sampled."""
+        return self.fit_.network.embedding
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
+        return tags
+
+    def _template(self) -> Attention:
+        network = self.network
+        if isinstance(network, str):
+            network = TEXT_TEMPLATES[check_choice("network", network, TEXT_TEMPLATES)]
+        if not isinstance(network, Attention):
+            raise ValueError(f"network must be one of {sorted(TEXT_TEMPLATES)} or an Attention; got {network!r}.")
+        wanted = {"vocabulary": self.vocabulary_size, "context": self.context}
+        network = replace(network, **{name: value for name, value in wanted.items() if value is not None})
+        if network.vocabulary < SMALLEST_VOCABULARY:
+            raise ValueError(
+                f"the vocabulary must have room for padding and every byte, {SMALLEST_VOCABULARY} tokens; got "
+                f"{network.vocabulary}."
+            )
+        return network
+
+    def _configuration(self) -> dict[str, Any]:
+        network = self._template()
+        check_count("pretraining_epochs", self.pretraining_epochs)
+        if not isinstance(self.embedding, FixedArray | str | Path | None):
+            raise ValueError(f"embedding must be None, a FixedArray or the path of a file; got {self.embedding!r}.")
+        if self.embedding is not None and network.embedding is not None:
+            raise ValueError("the network has an embedding of its own: leave embedding out.")
+        if isinstance(self.embedding, FixedArray):
+            replace(network, embedding=self.embedding)  # must fit
+        return super()._configuration()
+
+    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
+        texts = check_texts(X)
+        refuse_bad_response(y, numeric)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(texts, y)
+        if len(texts) < 2:
+            raise ValueError(f"at least 2 texts are needed to fit; got {len(texts)}.")
+        self.n_features_in_ = 1
+        return np.array([*texts, None], object)[:-1], y, _leave  # with the None numpy keeps every text as it is
+
+    def _completed(self, problem: Problem, seed: int, training: Training, progress: Progress | None) -> Problem:
+        problem, rows = self._tokenized(problem, seed)
+        network = problem.network
+        if network.pretrained and network.embedding is None:
+            options: dict[str, Any] = {"epochs": self.pretraining_epochs, "training": training, "progress": progress}
+            n_classes = problem.likelihood.n_classes
+            table = pretrain_embedding(problem.x[rows], problem.y[rows], n_classes, network, seed=seed, **options)
+            network = replace(network, embedding=table)
+        return problem._replace(network=network)
+
+    def _tokenized(self, problem: Problem, seed: int) -> tuple[Problem, np.ndarray]:
+        """Return the problem with token numbers for texts and a network, and which rows are for training."""
+        network, tokenizer = self._template(), None
+        if self.embedding is not None:
+            given, tokenizer = _read_given(self.embedding)
+            network = replace(network, embedding=given)
+        self._given_embedding = network.embedding
+        rows = ~split_rows(len(problem.x), self.validation_fraction, seed, problem.y)
+        if tokenizer is None:
+            tokenizer = Tokenizer.train(problem.x[rows], network.vocabulary)
+        if tokenizer.vocabulary > network.vocabulary:
+            raise ValueError(
+                f"{self.embedding} has {tokenizer.vocabulary} tokens, but the network has room for "
+                f"{network.vocabulary}: give vocabulary_size."
+            )
+        network = network.sized(network.input_shape, problem.likelihood.n_outputs)
+        attachments = {_ATTACHED: np.frombuffer(tokenizer.to_bytes(), np.uint8)}
+        x = tokenizer.encode(problem.x, network.context)
+        return problem._replace(x=x, network=network, attachments=attachments), np.flatnonzero(rows)
+
+    def _features(self, X: Any) -> np.ndarray:
+        return self.tokenizer_.encode(check_texts(X), self.fit_.network.context)
+
+    def _origin(self, seed: int) -> dict[str, Any]:
+        origin = super()._origin(seed)
+        if self.embedding is not None:
+            given = self.embedding if isinstance(self.embedding, FixedArray) else self._given_embedding
+            origin["parameters"]["embedding"] = describe(given)  # a path is not the model's
+        return origin | {"feature_names": None if self.text_name_ is None else [self.text_name_]}
+
+
+def tokenizer_of(fitted: Fit) -> Tokenizer:
+    """Return the tokens of a fit to texts.
+
+    Raises
+    ------
+    UntrustedFileError
+        If it has none, or more than its network knows.
+    """
+    if not isinstance(fitted.network, Attention) or set(fitted.attachments) != {_ATTACHED}:
+        raise UntrustedFileError("a text classifier must have an attention network and a tokenizer.")
+    if fitted.network.pretrained and fitted.network.embedding is None:
+        raise UntrustedFileError("the embedding of the network is missing.")
+    tokenizer = _read_tokenizer(fitted.attachments[_ATTACHED].tobytes())
+    if tokenizer.vocabulary > fitted.network.vocabulary:
+        raise UntrustedFileError("the tokenizer has more tokens than the network.")
+    return tokenizer
+
+
+@lru_cache(maxsize=8)
+def _read_tokenizer(data: bytes) -> Tokenizer:
+    return Tokenizer.from_bytes(data)
+
+
+def _read_given(embedding: FixedArray | str | Path) -> tuple[FixedArray, Tokenizer | None]:
+    if isinstance(embedding, FixedArray):
+        return embedding, None
+    if not Path(embedding).is_file():
+        raise ValueError(f"embedding must be the path of a file; there is none at {str(embedding)!r}.")
+    return load_embedding(embedding), load_tokenizer(embedding)
+
+
+def _leave(values: np.ndarray, rows: np.ndarray) -> Standardizer:
+    """Leave token numbers as they are."""
+    return Standardizer.identity(values.shape[1])
