@@ -44,18 +44,18 @@ CASES = {
         "mnist",
         CNN_V1,
         "stochastic",
-        Stochastic(batch_size=512, warmup_steps=20_000, sampling_steps=20_000, n_draws=50),
+        Stochastic(batch_size=512, warmup_steps=10_000, sampling_steps=15_000, n_draws=50),
         Normal(),
     ),
     "fashion_mnist": Case(
         "fashion_mnist",
         LENET5,
         "stochastic",
-        Stochastic(batch_size=512, warmup_steps=3_000, sampling_steps=3_000, n_draws=50),
-        Normal(scale=0.1),  # paper, appendix on priors, as its code has it: a standard deviation
+        Stochastic(batch_size=512, warmup_steps=2_000, sampling_steps=3_000, n_draws=60),
+        Normal(),
     ),
     "mnist2000": Case(
-        "mnist", CNN_V1, "MILE", Mile(warmup_steps=12_500, sampling_steps=2_500, n_draws=100), Normal(), n_images=2_000
+        "mnist", CNN_V1, "MILE", Mile(warmup_steps=25_000, sampling_steps=5_000, n_draws=100), Normal(), n_images=2_000
     ),
 }
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from mile.data import Standardizer
@@ -18,7 +17,7 @@ def is_images(X: Any) -> bool:
     return not hasattr(X, "columns") and np.ndim(X) > 2
 
 
-def check_training_images(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
+def check_training_images(estimator: Any, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return finite images of shape (images, height, width[, channels]) and a response without gaps.
 
     Raises

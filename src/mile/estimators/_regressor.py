@@ -45,7 +45,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     validation_fraction
         Share of the rows that decides when training stops; under 20 rows there is none.
     network
-        None: a perceptron of `hidden_layer_sizes`. For images "lenet5" or "cnn_v1", or a `ConvNet(...)`.
+        None: a perceptron of `hidden_layer_sizes`. For images "lenet5" or "cnn_v1", or a `ConvNet(...)`. For anything a
+        network of your own: a flax or equinox module, or a pair `(init, apply)`.
     sampler
         "mile", "adjusted" (without discretization error), "stochastic" (mini-batches), "auto" ("mile", or "stochastic"
         if the time limit asks for it), "deep_ensemble" (no sampling); for comparisons "nuts", "naive_mclmc",

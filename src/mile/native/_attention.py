@@ -60,8 +60,9 @@ def _backward(heads: int, kept: tuple, slope: Array) -> tuple[Array, Array, None
         shapes = (_floats(*tokens.shape), _floats(*positions.shape))
         return tuple(_ffi("mile_attend_slopes", shapes)(*arguments, heads=np.int64(heads)))
 
-    found = jax.lax.platform_dependent(*kept, slope, cpu=native, default=partial(plain.slopes_over_blocks, heads))
-    return *found, None, None
+    default = partial(plain.slopes_over_blocks, heads)
+    of_tokens, of_positions = jax.lax.platform_dependent(*kept, slope, cpu=native, default=default)
+    return of_tokens, of_positions, None, None
 
 
 pooled_attention.defvjp(_forward, _backward)

@@ -56,7 +56,8 @@ def specify(network: Any, likelihood: Any, dtype: Any, rows: Any = None) -> Spec
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
         if given != (jnp.float32, _RESPONSES[type(likelihood)], jnp.float32, jnp.int32):
             return None
-    sizes, image = (network.n_inputs, *network.hidden, network.n_outputs), ()
+    image: tuple[int, ...] = ()
+    sizes: Any = (network.n_inputs, *network.hidden, network.n_outputs)
     if type(network) is ConvNet:
         numbers = [(c.filters, c.kernel, c.padding, c.pool) for c in network.convolutions]
         sizes, image = network.dense_sizes, (*network.input_shape, *itertools.chain(*numbers))

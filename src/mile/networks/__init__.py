@@ -3,6 +3,7 @@
 from mile.networks._fixed import FixedArray
 from mile.networks._layers import Layer, places
 from mile.networks._units import ACTIVATIONS, INITIALIZERS
+from mile.networks.adapters import adapt
 from mile.networks.attention import ATT_V1, ATT_V2, ATT_V3, PADDING, Attention
 from mile.networks.conv import CNN_V1, LENET5, ConvNet, Convolution
 from mile.networks.mlp import MLP
@@ -31,5 +32,6 @@ __all__ = [
     "Convolution",
     "FixedArray",
     "Layer",
+    "adapt",
     "places",
 ]

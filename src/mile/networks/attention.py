@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -195,7 +195,7 @@ class Attention:
             runs.append((fan_in, max(1, layer.n_weights // fan_in), layer.n_weights, layer.n_biases))
         return draw_start(key, self.initializer, runs)
 
-    def apply(self, position: Position, x: Features, attend: Callable[..., jax.Array] = pooled_attention) -> Outputs:
+    def apply(self, position: Position, x: Features, attend: Callable[..., Any] = pooled_attention) -> Outputs:
         """Evaluate the network on every text; `attend` is another way to compute the same attention.
 
         Raises
