@@ -1,7 +1,10 @@
 """One network, one chain, the deep ensemble and all chains side by side on one classification problem."""
 
+import argparse
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,3 +92,17 @@ def add(
 def scores(predictive: Any, y: np.ndarray) -> tuple[float, float]:
     """Return LPPD and accuracy."""
     return float(np.mean(predictive.log_prob(y))), float(np.mean(predictive.labels == y))
+
+
+def main(cases: Mapping[str, Any], run: Callable[..., None], documentation: str | None, summary: Path) -> None:
+    """Run the cases that the command line names, by `run(name, case, summary, split, data_dir, validation=...)`."""
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="+", choices=cases)
+    parser.add_argument("--data-dir", help="folder with the data; default: MILE_DATA, or a download")
+    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--summary", type=Path, default=summary)
+    parser.add_argument("--validation", action="store_true", help="score on validation rows, to choose settings")
+    given = parser.parse_args()
+    for name in given.cases:
+        for split in range(1, given.splits + 1):
+            run(name, cases[name], Summary(given.summary), split, given.data_dir, validation=given.validation)

@@ -7,7 +7,6 @@ Rows are added to summary.csv as they finish, and what stands there is not run a
 by them, the test images were looked at once.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from mile.samplers.stochastic import Stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import Summary
-from classifiers import compare
+from classifiers import compare, main
 
 N_CHAINS = 4
 N_CLASSES = 10
@@ -80,19 +79,5 @@ def flat(images: np.ndarray) -> np.ndarray:
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255.0)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="+", choices=CASES)
-    parser.add_argument("--data-dir", help="folder with the images; default: MILE_DATA, or a download")
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--summary", type=Path, default=Path(__file__).with_name("summary.csv"))
-    parser.add_argument("--validation", action="store_true", help="score on validation images, to choose settings")
-    arguments = parser.parse_args()
-    summary, options = Summary(arguments.summary), {"validation": arguments.validation}
-    for name in arguments.cases:
-        for split in range(1, arguments.splits + 1):
-            run(name, CASES[name], summary, split, arguments.data_dir, **options)
-
-
 if __name__ == "__main__":
-    main()
+    main(CASES, run, __doc__, Path(__file__).with_name("summary.csv"))

@@ -6,7 +6,6 @@ The tokenizer and the embeddings are learned from the training reviews, the embe
 epochs; then they are fixed. Rows are added to summary.csv as they finish; --summary and --validation are as for images.
 """
 
-import argparse
 import sys
 import time
 from dataclasses import replace
@@ -24,7 +23,7 @@ from mile.text import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import Summary
-from classifiers import compare
+from classifiers import compare, main
 
 N_CHAINS = 4
 N_CLASSES = 2
@@ -83,19 +82,5 @@ def run(name: str, case: Case, summary: Summary, split: int, data_dir: str | Non
     compare(summary, f"imdb {name}", split, *parts, method=METHOD, n_chains=N_CHAINS, before=seconds)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="+", choices=CASES)
-    parser.add_argument("--data-dir", help="folder with the reviews; default: MILE_DATA, or a download")
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--summary", type=Path, default=Path(__file__).with_name("summary.csv"))
-    parser.add_argument("--validation", action="store_true", help="score on validation reviews, to choose settings")
-    arguments = parser.parse_args()
-    summary, options = Summary(arguments.summary), {"validation": arguments.validation}
-    for name in arguments.cases:
-        for split in range(1, arguments.splits + 1):
-            run(name, CASES[name], summary, split, arguments.data_dir, **options)
-
-
 if __name__ == "__main__":
-    main()
+    main(CASES, run, __doc__, Path(__file__).with_name("summary.csv"))
