@@ -13,7 +13,7 @@ from benchmark_data import Summary
 from mile import Bars, Categorical, Dataset, DeepEnsemble, Fit, fit
 from mile.optimize import Training
 from mile.posterior import Posterior, pad_rows
-from mile.priors import Normal
+from mile.priors import Prior
 from mile.sampling import run_chains
 
 
@@ -24,7 +24,7 @@ def compare(
     dataset: Dataset,
     test: tuple[np.ndarray, np.ndarray],
     network: Any,
-    prior: Normal,
+    prior: Prior,
     training: Training,
     sampler: Any,
     *,
@@ -47,7 +47,7 @@ def compare(
             add(summary, name, "single DNN", split, ensemble, test, trained / n_chains, alone=True)
             add(summary, name, "DE", split, ensemble, test, trained)
         rows = pad_rows(dataset.x_train, dataset.y_train)
-        posterior = Posterior(rows=rows, network=network, likelihood=likelihood, prior=prior)
+        posterior = Posterior(rows=rows, network=network, likelihood=likelihood, prior=prior.bind(network))
         sampler = sampler.with_start(training.learning_rate)
         began = time.perf_counter()
         chains = run_chains(sampler, posterior, ensemble.members.positions, seed=split, progress=progress)

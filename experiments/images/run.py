@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mile import Dataset, Mile, Normal, datasets
+from mile import Dataset, FanIn, Mile, Normal, datasets
 from mile.networks import CNN_V1, LENET5
 from mile.optimize import Training
+from mile.priors import Prior
 from mile.samplers.stochastic import Stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -33,7 +34,7 @@ class Case(NamedTuple):
     network: Any
     method: str
     sampler: Any
-    prior: Normal
+    prior: Prior
     n_images: int = 60_000  # training and validation images
     training: Training = Training(batch_size=64)
 
@@ -54,7 +55,7 @@ CASES = {
         Normal(),
     ),
     "mnist2000": Case(
-        "mnist", CNN_V1, "MILE", Mile(warmup_steps=25_000, sampling_steps=5_000, n_draws=100), Normal(), n_images=2_000
+        "mnist", CNN_V1, "MILE", Mile(warmup_steps=12_500, sampling_steps=2_500, n_draws=100), FanIn(), n_images=2_000
     ),
 }
 
