@@ -237,7 +237,9 @@ def test_importing_mile_imports_no_other_library():
 
 
 @pytest.mark.parametrize(
-    "network", [3, "flax", LinenNet, EquinoxNet, (1, 2), (lambda key: 0,), lambda key: 0, None, object()], ids=str
+    "network",
+    [3, "flax", LinenNet, EquinoxNet, (1, 2), (lambda key: 0,), lambda key: 0, None, object()],
+    ids=["number", "word", "linen class", "equinox class", "numbers", "one function", "function", "none", "object"],
 )
 def test_anything_else_is_refused_with_what_is_accepted(network):
     with pytest.raises(TypeError, match=r"must be a flax\.linen\.Module.*equinox\.Module.*\(init, apply\)"):
