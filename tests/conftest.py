@@ -1,10 +1,16 @@
 """One compilation cache per test process, and a count of what is compiled."""
 
+import gc
 import os
 import tempfile
+from pathlib import Path
 
 import jax
 import pytest
+
+# Each compiled program takes a few of the regions of memory that Linux grants a process, 65,530 by default, and LLVM
+# crashes when there are none left.
+_MOST_REGIONS = 20_000
 
 
 def pytest_configure(config):
@@ -17,6 +23,16 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Forget compiled programs between files when there are very many; the cache on disk still has the slow ones."""
+    yield
+    regions = Path("/proc/self/maps")
+    if regions.exists() and regions.read_bytes().count(b"\n") > _MOST_REGIONS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
