@@ -13,8 +13,13 @@ _BYTE = 255.0  # the largest value of uint8
 
 
 def is_images(X: Any) -> bool:
-    """Say whether an array has more axes than a table."""
-    return not hasattr(X, "columns") and np.ndim(X) > 2
+    """Say whether an array, or what can be made one, has more axes than a table."""
+    if hasattr(X, "columns"):
+        return False
+    try:
+        return np.asarray(X).ndim > 2
+    except ValueError:  # rows of different lengths
+        return False
 
 
 def check_training_images(estimator: Any, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
