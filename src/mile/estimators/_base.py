@@ -2,9 +2,9 @@
 
 import time
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -14,13 +14,12 @@ from mile._checks import check_choice, check_count, check_number
 from mile._progress import Progress, show_progress
 from mile.configuration import describe
 from mile.data import Dataset, Standardizer, prepare
+from mile.estimators._problem import Learner, Problem, check_widths, choose_template, default_network
 from mile.expectation import Expected, forecast_fit
 from mile.fitting import fit
 from mile.images import check_images, check_training_images, is_images, learn_pixel_scale
 from mile.inputs import check_features, check_training_data
-from mile.kept import Attachments
-from mile.networks import ACTIVATIONS, MLP, TEMPLATES, Attention
-from mile.networks.adapters import adapt
+from mile.networks import ACTIVATIONS
 from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
@@ -30,25 +29,9 @@ from mile.samplers import PRESETS, Sampler, configure
 from mile.sampling import seed_for
 from mile.storage import write_page
 
-_PRESET_HIDDEN = (16, 16)  # paper table 1
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
 _LEAST_SECONDS = 1.0  # of a time limit that are left when preparing the rows has taken the rest
 _NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
-
-
-Learner = Callable[[np.ndarray, np.ndarray], Standardizer]  # of all rows, and the numbers of those to learn from
-
-
-class Problem(NamedTuple):
-    """What there is to learn."""
-
-    x: np.ndarray  # rows first; a table or images
-    y: np.ndarray  # numbers or class codes
-    likelihood: Any
-    learn: Learner  # of the scale of x
-    classes: np.ndarray | None = None
-    attachments: Attachments | None = None
-    network: Any = None  # if it is settled already
 
 
 class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -107,7 +90,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, problem: "Problem", configuration: dict[str, Any]) -> None:
+    def _fit(self, problem: Problem, configuration: dict[str, Any]) -> None:
         seed = seed_for(self.run_dir, self.random_state)
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
@@ -129,55 +112,23 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         self.fit_seconds_ = time.perf_counter() - began
 
-    def _completed(self, problem: "Problem", seed: int, training: Training, progress: Progress | None) -> "Problem":
+    def _completed(self, problem: Problem, seed: int, training: Training, progress: Progress | None) -> Problem:
         """Learn from the training rows what rows are prepared with, if there is anything."""
         return problem
 
-    def _dataset(self, problem: "Problem", seed: int) -> Dataset:
+    def _dataset(self, problem: Problem, seed: int) -> Dataset:
         x = problem.x.reshape(len(problem.x), -1)
         return prepare(x, problem.y, validation_fraction=self.validation_fraction, seed=seed, learn=problem.learn)
 
-    def _network(self, problem: "Problem") -> Any:
+    def _network(self, problem: Problem) -> Any:
+        if problem.network is None and self.network is None:
+            return default_network(problem, self.hidden_layer_sizes, self.activation)
         shape, n_outputs = problem.x.shape[1:], problem.likelihood.n_outputs
-        if problem.network is not None:
-            return problem.network
-        if self.network is not None:
-            return self._template().sized(shape, n_outputs)
-        if len(shape) > 1:
-            raise ValueError(
-                f"X has shape {problem.x.shape}: images need a network that takes them, such as network='lenet5' or "
-                f"{sorted(TEMPLATES)}. For a table, X must have shape (rows, features)."
-            )
-        return MLP(
-            n_inputs=problem.x.shape[1],
-            hidden=_PRESET_HIDDEN if self.hidden_layer_sizes is None else _check_widths(self.hidden_layer_sizes),
-            n_outputs=n_outputs,
-            activation=self.activation,
-        )
+        return problem.network or self._template().sized(shape, n_outputs)
 
     def _template(self) -> Any:
-        """Return the network that was asked for, which takes its size from the data.
-
-        Raises
-        ------
-        ValueError
-            If there is no such network, or arguments of the default network are given besides.
-        """
-        if self.hidden_layer_sizes is not None or self.activation != "relu":
-            raise ValueError(
-                "hidden_layer_sizes and activation describe the default network: leave them out with network=, and set "
-                "widths and activation there."
-            )
-        if isinstance(self.network, str):
-            return TEMPLATES[check_choice("network", self.network, TEMPLATES)]
-        if isinstance(self.network, Attention):
-            raise ValueError("an Attention network reads texts: use MileTextClassifier.")
-        if not isinstance(self.network, type) and hasattr(self.network, "sized"):
-            return self.network
-        try:
-            return adapt(self.network)
-        except TypeError as error:
-            raise ValueError(f"network must be None, one of {sorted(TEMPLATES)} or a network; {error}") from None
+        """Return the network that was asked for, which takes its size from the data."""
+        return choose_template(self.network, self.hidden_layer_sizes, self.activation)
 
     def _origin(self, seed: int) -> dict[str, Any]:
         """Describe this estimator, so that it can be built again from a file."""
@@ -197,7 +148,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("preset", self.preset, PRESETS)
         if self.hidden_layer_sizes is not None:
-            _check_widths(self.hidden_layer_sizes)
+            check_widths(self.hidden_layer_sizes)
         if self.network is not None:
             self._template()
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
@@ -374,7 +325,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         return self
 
     @abstractmethod
-    def _prepare(self, X: Any, y: Any) -> "Problem":
+    def _prepare(self, X: Any, y: Any) -> Problem:
         """Check the data and say what there is to learn."""
 
     def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
@@ -420,9 +371,3 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
 def _time_left(limit: float | None, spent: float) -> float | None:
     return None if limit is None else max(limit - spent, min(limit, _LEAST_SECONDS))
-
-
-def _check_widths(widths: Any) -> tuple[int, ...]:
-    if isinstance(widths, str) or not isinstance(widths, Iterable):
-        raise ValueError(f"hidden_layer_sizes must be a sequence of widths, such as (16, 16); got {widths!r}.")
-    return tuple(check_count("each entry of hidden_layer_sizes", width) for width in widths)

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from mile.estimators._base import AbstractMileEstimator, Problem
+from mile.estimators._base import AbstractMileEstimator
+from mile.estimators._problem import Problem
 from mile.likelihoods import Categorical
 
 

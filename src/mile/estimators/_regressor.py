@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 
-from mile.estimators._base import AbstractMileEstimator, Problem
+from mile.estimators._base import AbstractMileEstimator
+from mile.estimators._problem import Problem
 from mile.likelihoods import Gaussian
 
 

@@ -15,8 +15,8 @@ from mile._errors import UntrustedFileError
 from mile._progress import Progress
 from mile.configuration import describe
 from mile.data import Standardizer, split_rows
-from mile.estimators._base import Learner, Problem
 from mile.estimators._classifier import MileClassifier
+from mile.estimators._problem import Learner, Problem
 from mile.expectation import Expected, forecast_fit
 from mile.inputs import refuse_bad_response
 from mile.networks import TEXT_TEMPLATES, Attention, FixedArray

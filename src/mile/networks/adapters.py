@@ -228,8 +228,8 @@ def _traced(code: Library, weights: Any, shape: tuple[int, ...], n_outputs: int)
         )
     if any(name.startswith("random_") or name == "threefry2x32" for name in _primitives(program)):
         raise ValueError(
-            f"the {code.name} network draws random numbers when it is evaluated. Switch dropout off (deterministic, or "
-            "eval()): its weights are sampled instead. Draw fixed random features outside of it."
+            f"the {code.name} network draws random numbers when it is evaluated. Switch dropout off: the "
+            "weights are sampled instead. Draw fixed random features outside of it."
         )
     return program
 
