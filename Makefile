@@ -12,13 +12,15 @@ TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 BROWSER := $(VENV)/.installed-browser
 BENCH := $(VENV)/.installed-bench
+SMALL_TABLES := airfoil,concrete,energy,yacht
+OLDER_EXPERIMENTS := samplers stability pgps split-hmc images texts stochastic
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-browser bench lint format lock clean
+.PHONY: help demo test test-slow test-browser bench paper paper-full lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +44,19 @@ test-browser: $(BROWSER) ## open reports in headless Chromium (installed by apt-
 bench: $(RUNTIME) $(BENCH) ## measure speed against peers and write benchmarks/RESULTS.md (up to 30 minutes)
 	@$(VENV)/bin/python benchmarks/run_all.py
 
+# Rows are computed anew, into runs/paper/; the ones that the repository keeps stay as they are. What was stopped goes on.
+# Data: MILE_DATA=FOLDER make paper, or they are downloaded.
+paper: $(RUNTIME) ## compute the paper's main tables here, as far as an hour on two cores goes
+	@$(VENV)/bin/mile paper run uci --again --dataset $(SMALL_TABLES)
+	@$(VENV)/bin/mile paper run uci --again --dataset bikesharing,protein --splits 1 --methods MILE,DE,DE-0.01
+	@$(VENV)/bin/mile paper run calibration --again --dataset $(SMALL_TABLES)
+	@$(VENV)/bin/mile paper run calibration --again --dataset bikesharing,protein --splits 1
+	@$(VENV)/bin/mile paper run grad-evals --again
+
+paper-full: $(RUNTIME) ## compute all tables of the paper here, by both protocols (many hours; mile paper list)
+	@set -e; for name in uci calibration grad-evals; do $(VENV)/bin/mile paper run $$name --again --protocol all; done
+	@set -e; for name in $(OLDER_EXPERIMENTS); do $(VENV)/bin/mile paper run $$name --again; done
+
 lint: $(DEV) ## check style, formatting and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -59,7 +74,7 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 	$(PYTHON) -m venv "$$folder/venv"; \
 	$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
 	extra = p["project"]["optional-dependencies"]; \
-	wanted = sum((extra[name] for name in ("test", "arviz", "text", "flax", "equinox")), p["project"]["dependencies"]); \
+	wanted = sum((extra[name] for name in ("test", "arviz", "text", "flax", "equinox", "dask")), p["project"]["dependencies"]); \
 	wanted += p["build-system"]["requires"]; \
 	print("\n".join(line for line in wanted if not line.startswith("mile-bnn")))' \
 		> "$$folder/wanted"; \

@@ -6,7 +6,8 @@ import numpy as np
 
 from mile import MLP, Categorical, Gaussian, Mile, MileClassifier, MileRegressor, Normal, Status
 from mile.data import Standardizer
-from mile.optimize import Members, Training
+from mile.ensemble import Members
+from mile.optimize import Training
 from mile.results import Fit
 from mile.samplers import Tuned
 from mile.samplers._phases import LengthRecord, TuningRecord

@@ -15,7 +15,7 @@ from unittest import mock
 from targets import small_dataset
 
 import mile
-from mile import MLP, Gaussian, Mile, Status, fitting, journey, optimize, sampling
+from mile import MLP, Gaussian, Mile, Status, ensemble, fitting, itinerary, journey, sampling
 from mile._progress import Silent
 from mile.optimize import Training
 from mile.storage import _durable, _run
@@ -79,10 +79,10 @@ def assert_same_files(folder: Path, expected: dict[str, bytes]) -> None:
 def blocks_of(steps: int):
     """Keep blocks short and their number the same on every machine."""
     with (
-        mock.patch.object(journey, "_FIRST_BLOCK_STEPS", steps),
-        mock.patch.object(journey, "_next_length", lambda length, seconds: length),
-        mock.patch.object(optimize, "_FIRST_EPOCHS", 10),
-        mock.patch.object(optimize, "_BLOCK_SECONDS", 0.0),
+        mock.patch.object(itinerary, "_FIRST_STEPS", steps),
+        mock.patch.object(itinerary.Itinerary, "learn"),
+        mock.patch.object(ensemble, "_FIRST_EPOCHS", 10),
+        mock.patch.object(ensemble, "_BLOCK_SHARE", 0.0),
     ):
         yield
 

@@ -17,14 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from mile import MLP, Bars, Gaussian, Mile, Normal, Status
-from mile.optimize import Training, train_members
+from mile.ensemble import train_members
+from mile.optimize import Training
 from mile.posterior import Posterior, pad_rows
 from mile.samplers.naive_mclmc import PRESETS
 from mile.sampling import Chains, run_chains
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from experiments.benchmark_data import REGRESSION, load
-from experiments.uci.run import paper_split
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmark_data import REGRESSION, load
+from protocols import paper_split
 
 COLUMNS = [
     "dataset", "method", "protocol", "chains", "warmup_steps", "sampling_steps", "non_finite_share", "paper_share",

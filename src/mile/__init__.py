@@ -31,6 +31,7 @@ _PUBLIC = {
     "SplitHmc": "samplers",
     "Status": "_errors",
     "Stochastic": "samplers",
+    "ClusterError": "_errors",
     "CorruptFileError": "_errors",
     "Interrupted": "_errors",
     "ResourceError": "_errors",
@@ -42,18 +43,20 @@ _PUBLIC = {
     "fit": "fitting",
     "forecast_fit": "expectation",
     "load": "loading",
+    "map_rows": "mapping",
     "repair": "storage",
     "resume": "loading",
     "sample": "sampling",
 }
 
 # Modules of functions that are meant to be used as `mile.metrics.lppd`.
-_MODULES = ("convergence", "datasets", "diagnose", "metrics", "networks", "plot", "pretraining", "text")
+_MODULES = ("convergence", "datasets", "diagnose", "execution", "metrics", "networks", "plot", "pretraining", "text")
 
 __all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from mile._errors import (
+        ClusterError,
         CorruptFileError,
         FitFailedError,
         FitWarning,
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from mile.fitting import fit
     from mile.likelihoods import Categorical, Gaussian
     from mile.loading import load, resume
+    from mile.mapping import map_rows
     from mile.networks import MLP
     from mile.priors import FanIn, Laplace, Normal, PerLayer, StudentT
     from mile.results import Fit

@@ -13,6 +13,7 @@ class Status(IntEnum):
     DIVERGED = 4
     UNTRAINED = 5
     NON_FINITE = 6
+    LOST = 7
 
     @property
     def sentence(self) -> str:
@@ -27,6 +28,7 @@ _SENTENCES = {
     Status.FROZEN: "it hardly moved: its steps were far too short for its L, or its proposals nearly all refused",
     Status.DIVERGED: "it ended in a region far less probable than where it started",
     Status.NON_FINITE: "it reached a point that is not finite and never came back",
+    Status.LOST: "the workers that ran it died, or had no memory for it",
     Status.UNTRAINED: "no epoch of its training had a finite validation loss",
 }
 
@@ -61,6 +63,10 @@ class StorageError(OSError):
 
 class ResourceError(RuntimeError):
     """Raised before work begins when memory or disk will not do; the message has the numbers."""
+
+
+class ClusterError(RuntimeError):
+    """Raised when a cluster cannot be reached, has no workers that can be used, or was lost; the run is saved."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,5 +1,9 @@
-"""The compiled programs of a phase: begin, advance by a block of steps, finish; each for one group of chains."""
+"""The compiled programs of a phase: begin, advance by a block of steps, finish; each for one group of chains.
 
+`begin_group`, `advance_group` and `finish_group` are what a `Crew` is given to do, here or on another machine.
+"""
+
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,12 +15,14 @@ from jaxtyping import Array, Int
 
 from mile._random import stream
 from mile._types import Target
-from mile.execution import InProcess
+from mile.execution import Program
 from mile.samplers import Finished
 from mile.samplers.base import Phase
 
 _BUFFER_RECORDS = 128
 _BUFFER_FLOATS = 1 << 21
+_FIRST_PART = 8  # steps
+_PART_SECONDS = 1.0  # between two reports of one task
 
 
 class Streams(NamedTuple):
@@ -25,6 +31,14 @@ class Streams(NamedTuple):
     seed: Any
     stage: Any
     chains: Int[np.ndarray, " chain"]
+
+
+class Advanced(NamedTuple):
+    """What a block leaves."""
+
+    carries: Any
+    records: Any  # per chain, those that ended in the block
+    seconds_per_step: float  # at the end of the block, where nothing is compiled any more
 
 
 class Block(NamedTuple):
@@ -49,9 +63,9 @@ class Block(NamedTuple):
 # Everything that a phase holds as numbers is an argument of these programs: budgets, step sizes, seeds, ids.
 
 
-def _over_group(function: Callable[..., Any], backend: InProcess, streams: Streams, carries: Any) -> Any:
+def _over_group(function: Callable[..., Any], program: Program, streams: Streams, carries: Any) -> Any:
     """Apply a function of one chain's key and carry to a group."""
-    return backend.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
+    return program.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
         streams.chains, carries
     )
 
@@ -62,20 +76,20 @@ def _step(phase: Phase, key: Array, carry: Any, target: Target) -> tuple[Any, An
     return phase.step(key, carry, target)
 
 
-@partial(jax.jit, static_argnames="backend")
-def begin(phase: Phase, backend: InProcess, streams: Streams, carries: Any, target: Target) -> Any:
+@partial(jax.jit, static_argnames="program")
+def begin(phase: Phase, program: Program, streams: Streams, carries: Any, target: Target) -> Any:
     """Turn what the previous phase left into this one's carry."""
     # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
     started = _over_group(
-        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), backend, streams, carries
+        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), program, streams, carries
     )
     # Strong types, as numbers read from a file have them: a resumed run uses the same programs.
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), started)
 
 
-@partial(jax.jit, static_argnames=("capacity", "backend"), donate_argnames="carries")
+@partial(jax.jit, static_argnames=("capacity", "program"), donate_argnames="carries")
 def advance(
-    phase: Phase, capacity: int, backend: InProcess, bounds: tuple, streams: Streams, carries: Any, target: Target
+    phase: Phase, capacity: int, program: Program, bounds: tuple, streams: Streams, carries: Any, target: Target
 ) -> tuple[Any, Any]:
     """Make the steps of one block.
 
@@ -98,20 +112,76 @@ def advance(
 
         return jax.lax.fori_loop(start, stop, body, (carry, buffer))
 
-    return _over_group(one_chain, backend, streams, carries)
+    return _over_group(one_chain, program, streams, carries)
 
 
-@partial(jax.jit, static_argnames="backend")
-def finish(phase: Phase, backend: InProcess, carries: Any) -> Finished:
+@partial(jax.jit, static_argnames="program")
+def finish(phase: Phase, program: Program, carries: Any) -> Finished:
     """Draw a phase's conclusions."""
-    return backend.over_group(phase.finish)(carries)
+    return program.over_group(phase.finish)(carries)
 
 
-def record_shapes(phase: Phase, streams: Streams, carries: Any, backend: InProcess, target: Target) -> Any:
+def begin_group(
+    phase: Phase, program: Program, streams: Streams, carries: Any, target: Target, report: Callable[[int], None]
+) -> Any:
+    """Begin a phase; a task of a crew."""
+    return jax.block_until_ready(begin(phase, program, streams, carries, target))
+
+
+def advance_group(
+    phase: Phase,
+    program: Program,
+    capacity: int,
+    block: Block,
+    in_parts: bool,
+    streams: Streams,
+    carries: Any,
+    target: Target,
+    report: Callable[[int], None],
+) -> Advanced:
+    """Make the steps of a block, as many at a time as records fit the buffer; a task of a crew.
+
+    `in_parts` makes a report every second or so.
+    """
+    kept, start, length, seconds_per_step = [], block.start, _FIRST_PART, 0.0
+    while start < block.stop:
+        stop = min(start + length, block.stop) if in_parts else block.stop
+        part = block._replace(start=start, stop=stop)
+        part = part._replace(stop=min(stop, part.first + (part.base + capacity) * part.thinning))
+        began = time.perf_counter()
+        carries, records = advance(phase, capacity, program, (*part, part.base), streams, carries, target)
+        kept.append(jax.tree.map(lambda leaf, count=part.n_complete: np.array(np.asarray(leaf)[:, :count]), records))
+        seconds = time.perf_counter() - began
+        seconds_per_step, start = seconds / (part.stop - part.start), part.stop
+        if seconds < 0.5 * _PART_SECONDS:
+            length *= 2
+        report(start)
+    records = kept[0] if len(kept) == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *kept)
+    return Advanced(carries, records, seconds_per_step)
+
+
+def finish_group(phase: Phase, program: Program, carries: Any, target: Target, report: Callable[[int], None]) -> Any:
+    """Draw a phase's conclusions; a task of a crew.
+
+    Each device's chains by the program of one device: XLA rounds long sums otherwise when it compiles for several, and
+    this is done once.
+    """
+    alone = program.alone
+    if alone is program:
+        return jax.block_until_ready(finish(phase, program, carries))
+    carries = jax.tree.map(np.asarray, carries)
+    ends = [
+        finish(phase, alone, jax.tree.map(lambda leaf, row=row: leaf[row : row + alone.width], carries))
+        for row in range(0, len(jax.tree.leaves(carries)[0]), alone.width)
+    ]
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *ends)
+
+
+def record_shapes(phase: Phase, streams: Streams, carries: Any, program: Program, target: Target) -> Any:
     """Return the shapes of what one step of a group records."""
 
     def records(phase: Phase, streams: Streams, carries: Any, target: Target) -> Any:
-        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], backend, streams, carries)
+        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], program, streams, carries)
 
     return jax.eval_shape(records, phase, streams, carries, target)
 

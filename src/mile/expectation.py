@@ -9,11 +9,12 @@ import numpy as np
 from mile._compilation import use_compilation_cache
 from mile._watch import Watch
 from mile.data import Dataset
+from mile.ensemble import train_members
 from mile.execution import InProcess
 from mile.fitting import plan
 from mile.forecast import expected_memory
 from mile.likelihoods import Categorical, Gaussian
-from mile.optimize import Patience, Training, train_members
+from mile.optimize import Patience, Training
 from mile.posterior import pad_rows
 from mile.priors import Prior
 from mile.samplers import Sampler

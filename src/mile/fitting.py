@@ -1,6 +1,8 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +18,13 @@ from mile._progress import Progress, Silent, duration
 from mile._watch import Watch
 from mile.configuration import describe
 from mile.data import Dataset
-from mile.execution import InProcess
+from mile.ensemble import Members, train_members
+from mile.execution import Backend, Crew, InProcess, choose_backend
 from mile.forecast import check_memory, plan_budgets
 from mile.kept import Attachments, kept_tensors
 from mile.likelihoods import Categorical, Gaussian
 from mile.monitoring import RunningScore, warn_of_spikes
-from mile.optimize import Members, Training, train_members
+from mile.optimize import Training
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal, Prior
 from mile.results import Fit
@@ -38,6 +41,7 @@ from mile.storage import (
     fingerprint,
     has_run,
     open_run,
+    read_manifest,
 )
 
 
@@ -58,6 +62,7 @@ def fit(
     store_data: bool = True,
     time_limit: float | None = None,
     force: bool = False,
+    backend: Backend | None = None,
     origin: dict[str, Any] | None = None,
     attachments: Attachments | None = None,
 ) -> Fit:
@@ -99,6 +104,10 @@ def fit(
         Seconds that the fit may take. Budgets that do not fit are cut, with a warning that says by how much.
     force
         Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
+    backend
+        Where the chains run: `InProcess()` (the default: all cores of this machine), `Devices()` or `DaskBackend(...)`
+        of `mile.execution`. The draws have the same bits everywhere on one kind of machine, and the run directory is
+        the same, so a run may be begun here and gone on with there.
     origin
         What the caller needs to build itself again; kept in the manifest.
     attachments
@@ -116,6 +125,8 @@ def fit(
         If `run_dir` holds another run, one that is under way, or one that is damaged.
     ResourceError
         If memory or disk will not do.
+    ClusterError
+        If a cluster cannot be used or was lost; the run in `run_dir` is saved then.
     Interrupted
         After Ctrl-C; the run in `run_dir` is saved then.
     """
@@ -126,23 +137,40 @@ def fit(
     work = replace(work, attachments=attachments or {})
     use_compilation_cache()
     watch, watched, progress = Watch(time_limit), progress is not None, progress or Silent()
-    if run_dir is None:
+    folder = None if run_dir is None else Path(run_dir)
+    known = None
+    if folder is None:
         check_memory(work.draw_bytes)
-        return work.do(Unsaved(), watch, progress, watched=watched)
-    folder = Path(run_dir)
-    if not has_run(folder):
+    elif has_run(folder):
+        known = read_manifest(folder).fingerprint
+    else:
         check_space(folder, work.draw_bytes)
-    files = {SCALES: kept_tensors(network, dataset.x_scale, dataset.y_scale, classes, work.attachments)}
+    with choose_backend(backend).crew() as crew:
+        kind = crew.agree(partial(identify, network, likelihood), known)
+        with _opened(folder, work, work.manifest(kind, origin), watch, store_data=store_data, force=force) as run:
+            return work.do(run, watch, progress, crew, watched=watched)
+
+
+@contextmanager
+def _opened(
+    folder: Path | None, work: "Work", manifest: Manifest, watch: Watch, *, store_data: bool, force: bool
+) -> Iterator[Run | Unsaved]:
+    """Give the run in a folder, begun or gone on with; without a folder one that leaves nothing behind."""
+    if folder is None:
+        yield Unsaved()
+        return
+    dataset = work.dataset
+    files = {SCALES: kept_tensors(work.network, dataset.x_scale, dataset.y_scale, work.classes, work.attachments)}
     files |= {DATA: dataset.arrays()} if store_data else {}
     advice = (
         f"Go on with mile.resume({str(folder)!r}), or fit again with the same arguments; "
         f"mile.load({str(folder)!r}) predicts with the draws there are."
     )
     with (
-        open_run(folder, work.manifest(origin), files, force=force) as run,
+        open_run(folder, manifest, files, force=force) as run,
         saved_when_stopped(folder, watch, advice=advice),
     ):
-        return work.do(run, watch, progress, watched=watched)
+        yield run
 
 
 def plan(
@@ -182,6 +210,13 @@ def plan(
     )
 
 
+def identify(network: Any, likelihood: Gaussian | Categorical) -> dict[str, Any]:
+    """Return the fingerprint of what computes a posterior here, in this process; a worker is asked the same."""
+    dtype = np.dtype(np.float32)
+    is_native = native.specify(network, likelihood, dtype) is not None or native.accelerates(network, dtype)
+    return fingerprint(is_native=is_native, width=InProcess().width, dtype="float32")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
     """All that decides the bits of a fit, and how it is done."""
@@ -203,16 +238,13 @@ class Work:
         """Room that the draws and their statistics take."""
         return 4 * self.n_chains * self.sampler.n_draws * (self.network.dimension + 2)
 
-    def manifest(self, origin: dict[str, Any] | None) -> Manifest:
-        """Describe this work to a run."""
+    def manifest(self, kind: dict[str, Any], origin: dict[str, Any] | None) -> Manifest:
+        """Describe this work to a run; `kind` is the fingerprint of what computes."""
         parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains", "temperature")
         configuration = {name: describe(getattr(self, name)) for name in parts}
         configuration["classes"] = None if self.classes is None else list(map(str, self.classes.tolist()))
-        dtype = np.dtype(np.float32)
-        is_native = native.specify(self.network, self.likelihood, dtype) is not None
-        is_native |= native.accelerates(self.network, dtype)
         return Manifest(
-            fingerprint=fingerprint(is_native=is_native, width=InProcess().width, dtype="float32"),
+            fingerprint=kind,
             configuration=configuration,
             data={"sha256": self.dataset.sha256(), "rows": len(self.dataset.y_train)},
             seed=self.seed,
@@ -228,16 +260,16 @@ class Work:
             prior=self.prior.bind(self.network),
         )
 
-    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress, *, watched: bool) -> Fit:
+    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress, crew: Crew, *, watched: bool) -> Fit:
         """Train the ensemble, set the budgets, run the chains, replace those that failed."""
         dataset, posterior = self.dataset, self.posterior()
         target = posterior.tempered(self.temperature)
         validation = pad_rows(dataset.x_valid, dataset.y_valid)
-        options: dict[str, Any] = {"seed": self.seed, "progress": progress, "run": run, "watch": watch}
+        options: dict[str, Any] = {"seed": self.seed, "backend": crew, "run": run, "watch": watch, "progress": progress}
 
         def attempt(chain_ids: range) -> _Attempt:
             members = train_members(posterior, validation, self.training, chain_ids, **options)
-            sampler = self._within_time(target, members, run, watch)
+            sampler = self._within_time(target, members, run, watch, crew)
             good = np.array([code == Status.OK for code in members.status])
             scored = watched and len(dataset.y_valid) > 0
             monitor = RunningScore(self.network, self.likelihood, dataset, good) if scored else None
@@ -276,17 +308,21 @@ class Work:
             attachments=self.attachments,
         )
 
-    def _within_time(self, target: Posterior, members: Members, run: Run | Unsaved, watch: Watch) -> Sampler:
+    def _within_time(
+        self, target: Posterior, members: Members, run: Run | Unsaved, watch: Watch, crew: Crew
+    ) -> Sampler:
         """Return the sampler with budgets that fit the time limit; once they are planned they stay."""
         plan = run.plan
         if plan is None and watch.time_limit is not None and self.sampler.gradient_evaluations():
-            plan = self._planned(target, members.positions, watch, watch.time_limit)
+            plan = self._planned(target, members.positions, watch, watch.time_limit, crew)
             run.set_plan(plan)
         return with_plan(self.sampler, plan)
 
-    def _planned(self, target: Posterior, positions: np.ndarray, watch: Watch, time_limit: float) -> dict[str, int]:
+    def _planned(
+        self, target: Posterior, positions: np.ndarray, watch: Watch, time_limit: float, crew: Crew
+    ) -> dict[str, int]:
         """Time the first steps and return what the time limit asks for: smaller budgets, or mini-batches."""
-        timed = partial(time_step, target=target, positions=positions, seed=self.seed, watch=watch)
+        timed = partial(time_step, target=target, positions=positions, seed=self.seed, watch=watch, backend=crew)
         sampler, choice = with_plan(self.sampler, None), {}
         forecast = timed(sampler)
         needed = forecast.seconds_left(0, 0)

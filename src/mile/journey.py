@@ -1,8 +1,9 @@
 """The way of all chains through a sampler's phases, block by block, and its checkpoints."""
 
 import dataclasses
-import time
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,20 +12,19 @@ import jax
 import numpy as np
 
 from mile import blocks
-from mile._errors import CorruptFileError, Status
+from mile._errors import ClusterError, CorruptFileError, FitFailedError, FitWarning, Status
 from mile._progress import Progress
 from mile._random import Stage
 from mile._types import Target
 from mile._watch import Stopped, Watch
-from mile.execution import InProcess
+from mile.execution import Crew, Done, Task
 from mile.forecast import Forecaster
+from mile.itinerary import Itinerary
 from mile.samplers import Sampler
-from mile.samplers.base import Phase, spacing
+from mile.samplers.base import Phase
 from mile.storage import Record, Run, Unsaved
 
-# A block should last long enough to make its overhead vanish and short enough to watch and to interrupt.
-_BLOCK_SECONDS = 1.0
-_FIRST_BLOCK_STEPS = 8
+_BUFFERS = 64  # of records that a block on another machine may fill: there blocks are long
 _FEWEST_DRAWS = 10  # of each chain; a time limit does not cut deeper
 
 
@@ -34,7 +34,7 @@ Monitor = Callable[[np.ndarray], str]  # is shown the newest draw of each chain,
 class Loop(NamedTuple):
     """What stays the same from phase to phase."""
 
-    backend: InProcess
+    backend: Crew
     progress: Progress
     target: Target
     block_steps: int | None
@@ -45,9 +45,9 @@ class Loop(NamedTuple):
 
 @dataclass
 class Journey:
-    """Where all chains are: they go through the phases together, a block at a time.
+    """Where all chains are: they go through the phases together, and within a phase block by block.
 
-    This is what a checkpoint holds: phase, step, the carries, and what the phases so far have left.
+    This is what a checkpoint holds: phase, steps, the carries, and what the phases so far have left.
     """
 
     sampler: Sampler
@@ -58,8 +58,8 @@ class Journey:
     draws: Any
     carries: list[Any]
     index: int = 0  # of the phase under way
-    step: int = 0
     begun: bool = False  # whether the phase under way has been initialized
+    steps: list[int] = field(init=False)  # to which each group has come
     status: np.ndarray = field(init=False)
     info: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     history: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +67,14 @@ class Journey:
 
     def __post_init__(self) -> None:
         self.status = np.full(len(self.ids), Status.OK)
+        self._lock = threading.Lock()
+        self._open_phase()
+
+    def _open_phase(self) -> None:
+        self.steps, self.begun = [0] * len(self.groups), False
         self.parts = [[] for _ in self.groups]
+        self._shown = [0] * len(self.groups)  # steps that progress has been told of
+        self._newest: dict[int, np.ndarray] = {}  # draws that the monitor has not seen
 
     @property
     def finished(self) -> bool:
@@ -81,74 +88,166 @@ class Journey:
 
     def run_phase(self, forecast: Forecaster) -> None:
         """Run one phase on all groups, from wherever they are in it to its end."""
-        loop, phase, streams = self.loop, self.sampler.phases[self.index], self._streams()
-        loop.progress.start(phase.name, phase.n_steps * len(streams), n_chains=len(self.ids))
+        loop, phase = self.loop, self.sampler.phases[self.index]
+        loop.progress.start(phase.name, phase.n_steps * len(self.groups), n_chains=len(self.ids))
         if not self.begun:
-            self._begin(phase, streams)
+            self._begin(phase)
             if self.last:
                 loop.run.save(self._records("start") | self._records("state"))
-        loop.progress.advance(self.step * len(streams))
-        capacity = blocks.buffer_capacity(self._record_shape(self.carries[0]))
-        thinning = spacing(phase.n_steps, phase.n_records)
-        first = phase.n_steps - thinning * phase.n_records  # the steps before it are not recorded
-        length = loop.block_steps or _FIRST_BLOCK_STEPS
-        while self.step < phase.n_steps:
-            block = blocks.Block(self.step, min(self.step + length, phase.n_steps), first, thinning)
-            block = block._replace(stop=min(block.stop, first + (block.base + capacity) * thinning))
-            seconds = self._advance(phase, capacity, block, streams)
-            forecast.note(self.index, block.stop, block.stop - block.start, seconds, loop.progress)
-            if loop.block_steps is None:
-                length = _next_length(length, seconds)
-            self._look_around()
-            n_draws = max(0, block.stop - first) // thinning
-            # Another block would take as long again.
-            if self.last and loop.watch.passed(within=seconds) and _FEWEST_DRAWS <= n_draws < phase.n_records:
-                phase = dataclasses.replace(phase, n_steps=self.step, n_records=n_draws)
-                self.draws.cut(n_draws)
-        self._finish(phase)
+        for group, step in enumerate(self.steps):
+            self._show(group, step)
+        self._finish(self._advance(phase, forecast))
         loop.progress.finish()
+
+    def _advance(self, phase: Any, forecast: Forecaster) -> Phase:
+        """Make all steps of a phase; return it as it came out, shorter if a time limit cut it."""
+        loop, crew = self.loop, self.loop.backend
+        capacity = self._capacity()
+        most_records = capacity * (1 if crew.is_local else _BUFFERS)
+        itinerary = Itinerary(phase.n_steps, phase.n_records, self.steps, crew, loop.block_steps, most_records)
+        tasks = self._tasks(phase, itinerary, capacity)
+        for done in self._flow(blocks.advance_group, tasks):
+            seconds = 0.0
+            for one in done:
+                if one.lost:
+                    self._lose(one)
+                    self._fill(one.group, itinerary.leave(one.group))
+                    continue
+                n_steps = itinerary.arrive(one.group)
+                self._show(one.group, self.steps[one.group])
+                self.carries[one.group] = one.result.carries
+                self._keep(one.group, one.result.records)
+                seconds = self._seconds(one, n_steps)
+                if one is done[-1] or not crew.is_local:  # tasks in step with each other are timed together
+                    forecast.note(self.index, self.steps[one.group], n_steps, self._round(seconds), loop.progress)
+                    itinerary.learn(n_steps, seconds)
+            self._look_around()
+            if self.last and loop.watch.passed(within=seconds):  # another block would take as long again
+                n_draws = itinerary.cut(_FEWEST_DRAWS)
+                if n_draws is not None:
+                    phase = dataclasses.replace(phase, n_steps=itinerary.n_steps, n_records=n_draws)
+                    self.draws.cut(n_draws)
+        return phase
 
     def rehearse(self, forecast: Forecaster) -> None:
         """Make the first steps, in blocks that double, until one has lasted long enough to be timed."""
-        phase, streams = self.sampler.phases[0], self._streams()
-        self._begin(phase, streams)
-        capacity, length = blocks.buffer_capacity(self._record_shape(self.carries[0])), 1  # a step may take seconds
+        crew, phase, length = self.loop.backend, self.sampler.phases[0], 1  # a step may take seconds
+        self._begin(phase)
         while forecast.seconds_per_step is None:
-            block = blocks.Block(self.step, self.step + length, self.step + length, 1)  # records nothing
-            seconds = self._advance(phase, capacity, block, streams)
-            forecast.note(0, 0, length, seconds, None)
+            itinerary = Itinerary(self.steps[0] + length, 0, self.steps, crew, length, 1)
+            tasks = self._tasks(phase, itinerary, self._capacity())
+            for done in self._flow(blocks.advance_group, tasks):
+                for one in done:
+                    if one.lost:
+                        self._lose(one)
+                        itinerary.leave(one.group)
+                        continue
+                    itinerary.arrive(one.group)
+                    self.carries[one.group] = one.result.carries
+                    if one is done[-1]:
+                        forecast.note(0, 0, length, self._round(self._seconds(one, length)), None)
             length *= 2
 
-    def _begin(self, phase: Phase, streams: list[blocks.Streams]) -> None:
-        backend, target = self.loop.backend, self.loop.target
-        tasks = list(zip(streams, self.carries, strict=True))
-        self.carries = backend.map(lambda task: blocks.begin(phase, backend, *task, target), tasks)
+    def _capacity(self) -> int:
+        """Return how many records compiled code holds at a time."""
+        return blocks.buffer_capacity(self._record_shape(self.carries[0]))
+
+    def _tasks(self, phase: Phase, itinerary: Itinerary, capacity: int) -> Callable[[], Task | None]:
+        """Return what gives the next block as a task."""
+        crew, streams = self.loop.backend, self._streams()
+
+        def next_task() -> Task | None:
+            found = itinerary.next()
+            if found is None:
+                return None
+            group, block = found
+            arguments = (crew.program, capacity, block, not crew.is_local, streams[group], self.carries[group])
+            name = self._name(group, f"steps {block.start:,} to {block.stop:,}")
+            return Task(group, (phase, *arguments), name, block.stop - block.start)
+
+        return next_task
+
+    def _flow(self, function: Callable[..., Any], next_task: Callable[[], Task | None]) -> Iterator[list[Done]]:
+        """Let the crew work; when it is lost, save what is there."""
+        loop = self.loop
+        try:
+            yield from loop.backend.flow(function, next_task, loop.target, self._show, together=True)
+        except ClusterError:
+            if self.begun:
+                loop.run.save(self._records("state"))
+            loop.run.settle()
+            raise
+
+    def _seconds(self, done: Done, n_steps: int) -> float:
+        """Return how long a block took; elsewhere programs are compiled once for each worker, which does not count."""
+        return done.seconds if self.loop.backend.is_local else n_steps * done.result.seconds_per_step
+
+    def _round(self, seconds: float) -> float:
+        """Return how long all groups take for what one of them did in so many seconds."""
+        return seconds * self.loop.backend.rounds(len(self.groups))
+
+    def _begin(self, phase: Phase) -> None:
+        """Turn what the phase before has left into the carries of this one."""
+        program, streams = self.loop.backend.program, self._streams()
+        arguments = [(phase, program, stream, carry) for stream, carry in zip(streams, self.carries, strict=True)]
+        self.carries = self._each(blocks.begin_group, arguments, "begin")
+        for group in self._lost:
+            self._fill(group, phase.n_records)
+            self.steps[group] = phase.n_steps
         self.begun = True
 
-    def _advance(self, phase: Phase, capacity: int, block: blocks.Block, streams: list[blocks.Streams]) -> float:
-        """Make the steps of one block in all groups, keep their records, and return the seconds it took."""
-        loop, backend, began = self.loop, self.loop.backend, time.perf_counter()
+    def _each(self, function: Callable[..., Any], arguments: list[tuple], what: str) -> list[Any]:
+        """Do one task of each group; where a group is lost, nothing but numbers that are not one is the result."""
+        lost = self._lost
+        waiting = (Task(group, given, self._name(group, what)) for group, given in enumerate(arguments))
+        tasks = iter([task for task in waiting if task.group not in lost])
+        found: dict[int, Any] = {}
+        for done in self._flow(function, lambda: next(tasks, None)):
+            for one in done:
+                if one.lost:
+                    self._lose(one)
+                else:
+                    found[one.group] = one.result
+        blank = jax.tree.map(lambda leaf: _blank(leaf.shape, leaf.dtype), next(iter(found.values())))
+        return [found.get(group, blank) for group in range(len(self.groups))]
 
-        def advance(task: tuple[blocks.Streams, Any]) -> tuple[Any, Any]:
-            carry, records = blocks.advance(phase, capacity, backend, (*block, block.base), *task, loop.target)
-            records = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:, : block.n_complete]), records)
-            loop.progress.advance(block.stop - block.start)
-            return carry, records
+    @property
+    def _lost(self) -> list[int]:
+        """Groups that nobody could compute."""
+        return [group for group in range(len(self.groups)) if self.status[self._real(group)[0]] == Status.LOST]
 
-        advanced = backend.map(advance, list(zip(streams, self.carries, strict=True)))
-        seconds = time.perf_counter() - began
-        self.carries = [carry for carry, _ in advanced]
-        if self.last and loop.monitor and block.n_complete:
-            newest = np.concatenate([records.position[:, -1] for _, records in advanced])[: len(self.ids)]
-            loop.progress.note(loop.monitor(newest))
-        for group, (_, records) in enumerate(advanced):
-            if not self.last:
-                self.parts[group].append(records)
-                continue
-            for row, chain in enumerate(self._real(group)):
-                self.draws.write(chain, [leaf[row] for leaf in records])
-        self.step = block.stop
-        return seconds
+    def _lose(self, done: Done) -> None:
+        """Go on without a group."""
+        warnings.warn(done.lost, FitWarning, stacklevel=2)
+        self.status[self._real(done.group)] = Status.LOST
+        if len(self._lost) == len(self.groups):
+            raise FitFailedError(f"No chain could be computed. {done.lost}")
+
+    def _fill(self, group: int, n_records: int) -> None:
+        """Keep numbers that are not one for the records that a group will never make."""
+        shape = self._record_shape(self.carries[0])
+        self._keep(group, jax.tree.map(lambda leaf: _blank((len(leaf), n_records, *leaf.shape[1:]), leaf.dtype), shape))
+
+    def _keep(self, group: int, records: Any) -> None:
+        """Keep the records of a block."""
+        if not self.last:
+            self.parts[group].append(records)
+            return
+        for row, chain in enumerate(self._real(group)):
+            self.draws.write(chain, [leaf[row] for leaf in records])
+        if self.loop.monitor and records.position.shape[1]:
+            self._newest[group] = records.position[:, -1]
+            if len(self._newest) == len(self.groups):
+                newest = np.concatenate([self._newest[number] for number in range(len(self.groups))])
+                self.loop.progress.note(self.loop.monitor(newest[: len(self.ids)]))
+                self._newest = {group: self._newest[group] for group in self._lost}
+
+    def _show(self, group: int, step: int) -> None:
+        """Tell progress how far a group has come; a block that is made twice counts once. Called by any thread."""
+        with self._lock:
+            amount, self._shown[group] = step - self._shown[group], max(step, self._shown[group])
+        if amount > 0:
+            self.loop.progress.advance(amount)
 
     def _look_around(self) -> None:
         """Between blocks: save if it is time, and stop if somebody asked for it."""
@@ -161,18 +260,27 @@ class Journey:
             raise Stopped
 
     def _finish(self, phase: Phase) -> None:
-        backend, n_chains = self.loop.backend, len(self.ids)
-        ends = backend.map(lambda carry: blocks.finish(phase, backend, carry), self.carries)
+        """Draw the phase's conclusions and go to the next one."""
+        n_chains = len(self.ids)
+        ends = self._each(
+            blocks.finish_group, [(phase, self.loop.backend.program, carry) for carry in self.carries], "finish"
+        )
         self.carries = [end.carry for end in ends]
         self.status = np.where(self.status == Status.OK, _join([end.status for end in ends], n_chains), self.status)
         self.info[phase.name] = _join([end.report for end in ends], n_chains)
         if not self.last:
             joined = [jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *part) for part in self.parts]
             self.history[phase.name] = _join(joined, n_chains)
-        self.index, self.step, self.begun = self.index + 1, 0, False
-        self.parts = [[] for _ in self.groups]
+        self.index += 1
+        self._open_phase()
         if self.finished:
             self.loop.run.save(self._records("final"))
+
+    def _name(self, group: int, what: str) -> str:
+        """Return what people call a block of work."""
+        chains = [int(self.ids[chain]) for chain in self._real(group)]
+        who = f"chain {chains[0]}" if len(chains) == 1 else f"chains {chains[0]} to {chains[-1]}"
+        return f"{who}, {self.sampler.phases[self.index].name}, {what}"
 
     def _streams(self) -> list[blocks.Streams]:
         stage = np.uint32(Stage.SAMPLE + self.index)
@@ -191,7 +299,7 @@ class Journey:
             return {}
         stage = "finished" if self.finished else self.sampler.phases[self.index].name
         found = {}
-        for group in range(len(self.groups)):
+        for group, step in enumerate(self.steps):
             leaves = [] if self.finished else [np.asarray(leaf) for leaf in jax.tree.leaves(self.carries[group])]
             partial_records = [
                 np.concatenate(parts, axis=1)
@@ -208,7 +316,7 @@ class Journey:
                 for phase, history in self.history.items():
                     fields = zip(history._fields, history, strict=True)
                     arrays |= {f"history.{phase}.{name}": leaf[chain] for name, leaf in fields}
-                found[int(self.ids[chain]), kind] = Record(stage, self.step, arrays, self.draws.count(chain))
+                found[int(self.ids[chain]), kind] = Record(stage, step, arrays, self.draws.count(chain))
         return found
 
     def restore(self) -> None:
@@ -219,14 +327,14 @@ class Journey:
         if any(record is None or record.stage not in [*names, "finished"] for record in records):
             return
         kept: list[Record] = [record for record in records if record is not None]
-        stages = {(record.stage, record.step) for record in kept}
+        stages = {record.stage for record in kept}
         if len(stages) > 1:
             raise CorruptFileError(f"The chains of this run were not saved together: {sorted(stages)}.")
-        stage, step = stages.pop()
+        stage = stages.pop()
         target_index = len(names) if stage == "finished" else names.index(stage)
         while self.index < target_index:
             self._recall_phase(kept)
-        self.step = step
+        self.steps = [kept[group * len(chains)].step for group, chains in enumerate(self.groups)]
         self.status = np.array([int(record.arrays["status"]) for record in kept])
         if not self.finished:
             self._recall_state(kept)
@@ -234,7 +342,7 @@ class Journey:
     def _recall_phase(self, records: list[Record]) -> None:
         """Take what a phase that had ended left behind, and the shape of its last carry."""
         phase, carry = self.sampler.phases[self.index], self._carry_shape()
-        end = jax.eval_shape(partial(blocks.finish, backend=self.loop.backend), phase, carries=carry)
+        end = jax.eval_shape(partial(blocks.finish, program=self.loop.backend.program), phase, carries=carry)
         self.info[phase.name] = {
             name: np.stack([record.arrays[f"info.{phase.name}.{name}"] for record in records]) for name in end.report
         }
@@ -256,19 +364,19 @@ class Journey:
                 for chain in self._real(number):
                     pending = [records[chain].arrays[f"draw.{name}"] for name in range(3)]
                     self.draws.restore(chain, records[chain].n_draws, pending)
-            elif self.step:
+            elif self.steps[number]:
                 shape = self._record_shape(carry)
                 self.parts[number] = [_recall(members, _numbered("record", shape), shape)]
         self.begun = True
 
     def _carry_shape(self) -> Any:
-        phase, backend, target = self.sampler.phases[self.index], self.loop.backend, self.loop.target
-        begin = partial(blocks.begin, backend=backend)
+        phase, target = self.sampler.phases[self.index], self.loop.target
+        begin = partial(blocks.begin, program=self.loop.backend.program)
         return jax.eval_shape(begin, phase, streams=self._streams()[0], carries=self.carries[0], target=target)
 
     def _record_shape(self, carry: Any) -> Any:
-        phase, backend = self.sampler.phases[self.index], self.loop.backend
-        return blocks.record_shapes(phase, self._streams()[0], carry, backend, self.loop.target)
+        phase, program = self.sampler.phases[self.index], self.loop.backend.program
+        return blocks.record_shapes(phase, self._streams()[0], carry, program, self.loop.target)
 
 
 def _numbered(name: str, tree: Any) -> list[str]:
@@ -304,10 +412,9 @@ def _filled(stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return full
 
 
-def _next_length(length: int, seconds: float) -> int:
-    if seconds < 0.5 * _BLOCK_SECONDS:
-        return 2 * length
-    return max(1, length // 2) if seconds > 2.0 * _BLOCK_SECONDS else length
+def _blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return numbers that say nothing: NaN, and zero where there is none."""
+    return np.full(shape, np.nan if np.issubdtype(dtype, np.floating) else 0, dtype)
 
 
 def _join(parts: list[Any], n_chains: int) -> Any:

@@ -105,6 +105,7 @@ def resume(
     time_limit: float | None = None,
     verbose: int = 0,
     force: bool = False,
+    backend: Any = None,
 ) -> Any:
     """Go on with a run that was stopped; the result has the same bits as if it had not been.
 
@@ -122,6 +123,8 @@ def resume(
         Above zero shows progress bars.
     force
         Go on although the run was begun by another version or on another kind of machine.
+    backend
+        Where the chains run from now on, such as `mile.execution.DaskBackend(...)`; default: in this process.
 
     Returns
     -------
@@ -162,6 +165,7 @@ def resume(
             store_data=DATA in manifest.files,
             time_limit=time_limit,
             force=force,
+            backend=backend,
             origin=manifest.origin,
             attachments=attachments,
         )
@@ -302,17 +306,26 @@ def _draws_of(
     if max(record.n_draws for record in records) > layout.n_draws:
         raise UntrustedFileError("the chains of this run have more draws than there is room for.")
     if any(record.stage != "finished" for record in records):
-        if len({(record.stage, record.n_draws) for record in records}) > 1:
+        if len({record.stage for record in records}) > 1:
             raise UntrustedFileError("the chains of this run were not saved together.")
-        parts = [_stack(records, f"draw.{number}") for number in range(3)]
-        length = parts[1].shape[1:]
-        if [part.shape[1:] for part in parts] != [(*length, layout.dimension), length, length] or len(length) != 1:
-            raise UntrustedFileError("the newest draws of this run do not have the shape of the others.")
-        pending = [[part[index] for part in parts] for index in range(len(records))]
+        pending = [_pending(record, layout) for record in records]
         n_stored = n_draws // layout.chunk * layout.chunk
+        # A chain that is ahead has the newest common draws in a chunk already.
+        pending = [part if len(part[1]) >= n_draws - n_stored else None for part in pending]
+        ahead = [row for row, part in zip(rows, pending, strict=True) if part is None]
+        check_draws(folder, manifest, layout, ahead, n_draws)
     check_draws(folder, manifest, layout, rows, n_stored)
     draws = read_draws(folder, layout, rows, n_draws, pending)
     return {"draws": draws.position, "logdensity": draws.logdensity, "energy_change": draws.energy_change}
+
+
+def _pending(record: Record, layout: Layout) -> list[np.ndarray]:
+    """Return the draws of a chain that were in no chunk yet."""
+    parts = [_stack([record], f"draw.{number}")[0] for number in range(3)]
+    count = record.n_draws % layout.chunk
+    if [part.shape for part in parts] != [(count, layout.dimension), (count,), (count,)]:
+        raise UntrustedFileError("the newest draws of this run do not have the shape of the others.")
+    return parts
 
 
 def _status(member: Record | None, record: Record | None) -> Status:

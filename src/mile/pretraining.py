@@ -9,9 +9,10 @@ from jaxtyping import Float, Int
 from mile._checks import check_count
 from mile._errors import FitFailedError, Status, UntrustedFileError
 from mile._progress import Progress, Silent
+from mile.ensemble import train_members
 from mile.likelihoods import Categorical
 from mile.networks import Attention, FixedArray
-from mile.optimize import Training, train_members
+from mile.optimize import Training
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal
 from mile.storage import read_tensors, sync_folders, write_tensors

@@ -13,10 +13,11 @@ from mile._compilation import use_compilation_cache
 from mile._errors import Status, UntrustedFileError
 from mile.configuration import build, describe, is_custom, is_own, supply
 from mile.data import Standardizer
+from mile.ensemble import Members
 from mile.kept import Attachments, is_kept, kept_tensors, read_fixed, read_kept
 from mile.likelihoods import Categorical, Gaussian
 from mile.networks import NETWORKS, FixedArray
-from mile.optimize import Members, Training
+from mile.optimize import Training
 from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive
 from mile.priors import BUILT_IN, Prior
 from mile.samplers import KINDS, Sampler, Tuned

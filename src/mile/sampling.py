@@ -6,6 +6,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
-from mile._errors import FitFailedError, FitWarning, Interrupted, Status
+from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, Status
 from mile._progress import Progress, Silent, logger, show_progress
 from mile._random import draw_seed
 from mile._types import Target
 from mile._watch import Stopped, Watch, heed_signals
 from mile.configuration import describe
-from mile.execution import InProcess
+from mile.execution import Backend, Crew, InProcess, choose_backend
 from mile.forecast import Forecaster, check_memory, expected_memory
 from mile.journey import Journey, Loop, Monitor
 from mile.posterior import FunctionTarget
@@ -100,6 +101,7 @@ def sample(
     step_size: float | None = None,
     run_dir: str | Path | None = None,
     force: bool = False,
+    backend: Backend | None = None,
     verbose: int = 0,
 ) -> Chains:
     """Sample any JAX log density with one chain from each starting point.
@@ -121,6 +123,8 @@ def sample(
         where the run was stopped, with the same bits as if it had not been.
     force
         Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
+    backend
+        Where the chains run, such as `mile.execution.DaskBackend(...)`; default: in this process, on all cores.
     verbose
         Above zero shows progress bars.
 
@@ -168,17 +172,19 @@ def sample(
     use_compilation_cache()
     target, watch = FunctionTarget(logdensity), Watch()
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
-    with show_progress(verbose > 0) as progress:
-        options: dict[str, Any] = {"progress": progress, "watch": watch}
-        if run_dir is None:
+    folder = None if run_dir is None else Path(run_dir)
+    known = read_manifest(folder).fingerprint if folder is not None and has_run(folder) else None
+    with show_progress(verbose > 0) as progress, choose_backend(backend).crew() as crew:
+        kind = crew.agree(partial(_identify, positions.dtype.name), known)
+        options: dict[str, Any] = {"progress": progress, "watch": watch, "backend": crew}
+        if folder is None:
             check_memory(draw_bytes)
             chains = run_chains(configured, target, positions, seed=draw_seed(random_state), **options)
         else:
-            folder = Path(run_dir)
             seed = seed_for(folder, random_state)
-            if not has_run(folder):
+            if known is None:
                 check_space(folder, draw_bytes)
-            manifest = _manifest(logdensity, positions, configured, seed)
+            manifest = _manifest(logdensity, positions, configured, seed, kind)
             with open_run(folder, manifest, {}, force=force) as run, saved_when_stopped(folder, watch, advice=_ADVICE):
                 chains = run_chains(configured, target, positions, seed=seed, run=run, **options)
                 run.finish(dict(enumerate(chains.status)))
@@ -196,7 +202,14 @@ def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
     return " ".join(f"Chain {name}: {code.sentence}." for name, code in failures)
 
 
-def _manifest(logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int) -> Manifest:
+def _identify(dtype: str) -> dict[str, Any]:
+    """Return the fingerprint of what computes a log density here, in this process."""
+    return fingerprint(is_native=False, width=InProcess().width, dtype=dtype)
+
+
+def _manifest(
+    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: dict[str, Any]
+) -> Manifest:
     """Describe a run on a function, which is known by its compiled form and the numbers in it."""
     traced = jax.make_jaxpr(logdensity)(jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
     text = re.sub("0x[0-9a-f]+", "", str(traced.jaxpr))  # addresses differ from process to process
@@ -205,7 +218,7 @@ def _manifest(logdensity: Callable[[Array], Array], positions: np.ndarray, sampl
         array = np.asarray(constant)
         function.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return Manifest(
-        fingerprint=fingerprint(is_native=False, width=InProcess().width, dtype=positions.dtype.name),
+        fingerprint=kind,
         configuration={"sampler": describe(sampler), "n_chains": len(positions), "logdensity": function.hexdigest()},
         data={"sha256": hashlib.sha256(positions.tobytes()).hexdigest(), "shape": list(positions.shape)},
         seed=seed,
@@ -225,6 +238,8 @@ def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[N
 
     Raises
     ------
+    ClusterError
+        If the cluster was lost, which stops a run too.
     Interrupted
         After Ctrl-C.
     SystemExit
@@ -241,14 +256,24 @@ def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[N
             if watch.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
             raise Interrupted(sentence) from None
+        except ClusterError as error:
+            raise ClusterError(f"{error} The run in {folder} is saved up to the blocks before. {advice}") from error
 
 
-def time_step(sampler: Sampler, target: Target, positions: np.ndarray, *, seed: int, watch: Watch) -> Forecaster:
+def time_step(
+    sampler: Sampler,
+    target: Target,
+    positions: np.ndarray,
+    *,
+    seed: int,
+    watch: Watch,
+    backend: Crew | None = None,
+) -> Forecaster:
     """Time the sampler's first steps from each position and throw them away; the programs stay compiled."""
     forecast = Forecaster(sampler, len(positions), watch)
     ids = np.arange(len(positions), dtype=np.uint32)
-    loop = Loop(InProcess(), Silent(), target, None, Unsaved(), watch)
-    groups = loop.backend.groups(range(len(positions)))
+    loop = Loop(backend or InProcess(), Silent(), target, None, Unsaved(), watch)
+    groups = loop.backend.program.groups(range(len(positions)))
     journey = Journey(sampler, loop, seed, ids, groups, None, [positions[group] for group in groups])
     journey.rehearse(forecast)
     return forecast
@@ -261,7 +286,7 @@ def run_chains(
     *,
     seed: int,
     chain_ids: Sequence[int] | None = None,
-    backend: InProcess | None = None,
+    backend: Crew | None = None,
     progress: Progress | None = None,
     block_steps: int | None = None,
     run: Run | Unsaved | None = None,
@@ -286,7 +311,7 @@ def run_chains(
     loop = Loop(
         backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch(), monitor
     )
-    groups = loop.backend.groups(range(len(positions)))
+    groups = loop.backend.program.groups(range(len(positions)))
     draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
     journey = Journey(sampler, loop, seed, ids, groups, draws, [positions[group] for group in groups])
     journey.restore()

@@ -29,7 +29,7 @@ from mile import (
     RunLockedError,
     RunMismatchError,
     blocks,
-    optimize,
+    ensemble,
 )
 from mile.optimize import Training
 from mile.storage import _platform, read_manifest
@@ -309,7 +309,7 @@ class TestGoingOn:
     def test_with_a_finished_run_computes_nothing_and_takes_its_seed(self, tmp_path, finished, expected):
         folder = runs.write_contents(tmp_path / "run", expected)
         forbidden = mock.Mock(side_effect=AssertionError("this computes"))
-        with mock.patch.object(blocks, "advance", forbidden), mock.patch.object(optimize, "_train", forbidden):
+        with mock.patch.object(blocks, "advance", forbidden), mock.patch.object(ensemble, "train", forbidden):
             again = runs.begin(folder, random_state=None)
         assert again.seed == runs.SEED
         loaded = mile.load(finished)

@@ -19,7 +19,7 @@ import runs
 from typer.testing import CliRunner
 
 import mile
-from mile import CorruptFileError, ResourceError, StorageError, UntrustedFileError, optimize
+from mile import CorruptFileError, ResourceError, StorageError, UntrustedFileError, ensemble
 from mile.cli import app
 from mile.storage import _durable, damaged_files, read_manifest
 
@@ -149,7 +149,7 @@ class TestDisk:
 
     def test_with_too_little_room_is_refused_before_anything_is_trained(self, tmp_path, stopped):
         usage = mock.patch.object(shutil, "disk_usage", return_value=SimpleNamespace(free=20_000_000))
-        training = mock.patch.object(optimize, "_train", side_effect=AssertionError("this trains"))
+        training = mock.patch.object(ensemble, "train", side_effect=AssertionError("this trains"))
         with usage, training, pytest.raises(ResourceError, match=r"will take 34 MB in .*, where 20 MB are free"):
             runs.begin(tmp_path / "run")
         assert not (tmp_path / "run").exists()

@@ -230,6 +230,9 @@ BAD_ARGUMENTS = {
     "run_dir": [1, True, b"run", ["run"], np.nan],
     "store_data": [None, "yes", 1, 0.0, [True]],
     "time_limit": [0, -1.0, "10", True, np.nan, np.inf, [10]],
+    "backend": ["cloud", 3, ["dask"], True],
+    "address": ["tcp://10.0.0.1:8786", 8786],  # without a backend that has one
+    "n_threads": [0, -1, 1.5, "2", True],
     "random_state": [-1, 2**32, 1.5, "0", True, np.nan, [0]],
     "verbose": ["1", None, 1.5, np.nan, [1]],
 }

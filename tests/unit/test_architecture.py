@@ -17,7 +17,8 @@ RANKS = [
     ["posterior"],
     ["storage", "execution"],
     ["optimize", "samplers"],
-    ["blocks", "forecast", "configuration", "pretraining"],
+    ["blocks", "forecast", "configuration", "ensemble"],
+    ["itinerary", "pretraining"],
     ["journey"],
     ["sampling"],
     ["predict"],
@@ -31,7 +32,7 @@ RANKS = [
     ["fitting", "inputs", "report"],
     ["expectation", "images"],
     ["estimators"],
-    ["loading"],
+    ["loading", "mapping"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}

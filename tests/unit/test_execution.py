@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from targets import StandardNormal
 
-import mile.execution
 from mile.execution import InProcess
 from mile.posterior import FunctionTarget
 from mile.samplers import DeepEnsemble, Draw
@@ -49,7 +48,7 @@ class Walk(DeepEnsemble):
 class TestGroups:
     def test_width_is_one_on_a_cpu_and_more_on_an_accelerator(self, monkeypatch):
         for platform, width in [("cpu", 1), ("gpu", 16), ("tpu", 16)]:
-            monkeypatch.setattr(mile.execution.jax, "default_backend", lambda platform=platform: platform)
+            monkeypatch.setattr(jax, "default_backend", lambda platform=platform: platform)
             assert InProcess().width == width
 
     @pytest.mark.parametrize("n_chains", [1, 2, 5])

@@ -9,9 +9,10 @@ import optax
 import pytest
 from targets import assert_same_bits, small_dataset
 
-from mile import MLP, Gaussian, Normal, Status, optimize
+from mile import MLP, Gaussian, Normal, Status, ensemble
 from mile._random import Stage, stream
-from mile.optimize import Patience, Training, train_members
+from mile.ensemble import train_members
+from mile.optimize import Patience, Training
 from mile.posterior import Posterior, log_likelihood, pad_rows
 
 NETWORK = MLP(n_inputs=3, hidden=(4,))
@@ -170,8 +171,8 @@ class TestStopping:
     def test_does_not_depend_on_how_often_training_returns_to_the_host(self, data, monkeypatch):
         x, y, x_valid, y_valid = data
         usual = train(STOPPING, x, y, pad_rows(x_valid, y_valid))
-        monkeypatch.setattr(optimize, "_FIRST_EPOCHS", 1)
-        monkeypatch.setattr(optimize, "_BLOCK_SECONDS", 0.0)
+        monkeypatch.setattr(ensemble, "_FIRST_EPOCHS", 1)
+        monkeypatch.setattr(ensemble, "_BLOCK_SHARE", 0.0)
         assert_same_bits(train(STOPPING, x, y, pad_rows(x_valid, y_valid)), usual)
 
     def test_without_validation_rows_trains_to_the_end_and_keeps_the_last_weights(self, data):

@@ -56,6 +56,9 @@ Seed = Annotated[int | None, typer.Option(help="Makes the result reproducible; d
 Force = Annotated[
     bool, typer.Option("--force", help="Go on although another version or machine began the run; it is recorded.")
 ]
+Dask = Annotated[
+    str | None, typer.Option("--dask", help="Run the chains on the Dask cluster with this scheduler: tcp://HOST:8786.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
@@ -79,6 +82,7 @@ def fit(
     draws: Draws = None,
     time_limit: TimeLimit = None,
     seed: Seed = None,
+    dask: Dask = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -88,7 +92,7 @@ def fit(
 
     settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
     console = Console(quiet=quiet, as_json=as_json)
-    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save)
+    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, dask)
 
 
 @app.command()
@@ -97,6 +101,7 @@ def resume(
     run: Run,
     time_limit: TimeLimit = None,
     force: Force = False,
+    dask: Dask = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -104,7 +109,7 @@ def resume(
     """Go on with a run that was stopped; the result is the same as if it had not been."""
     from mile.cli import _fit
 
-    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save)
+    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, dask)
 
 
 @app.command()
@@ -227,6 +232,66 @@ def repair(run: Run, quiet: Quiet = False) -> None:
     console = Console(quiet=quiet)
     for sentence in repair_run(run) or [f"{run} is whole; there is nothing to repair."]:
         console.say(sentence)
+
+
+paper = typer.Typer(
+    help="The paper's experiments, in a clone of the repository: list them, run one, compare with the paper.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(paper, name="paper")
+
+
+@paper.command("list")
+@guarded
+def paper_list() -> None:
+    """List the experiments: data, cost on two cores, and how many rows are there."""
+    from mile.cli import _paper
+
+    _paper.launch(["list"])
+
+
+@paper.command("run")
+@guarded
+def paper_run(
+    name: Annotated[str, typer.Argument(help="An experiment, such as uci; `mile paper list` has them all.")],
+    dataset: Annotated[list[str] | None, typer.Option(help="A data set, or several with commas. Default: all.")] = None,
+    methods: Annotated[list[str] | None, typer.Option(help="A method, or several with commas. Default: all.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="paper, corrected or all. Default: the first there is.")] = None,
+    splits: Annotated[int | None, typer.Option(help="Run splits 1 to this number. Default: as planned.")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Multiplies the steps of each chain; rows of another scale than 1 stay apart.")
+    ] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains of each fit. Default: as planned.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the data; default: MILE_DATA, or download.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder of the run directories; default: runs/paper.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Compute rows that are there, into a file of their own beside the runs.")
+    ] = False,
+    summary: Annotated[Path | None, typer.Option(help="File of the rows; default: summary.csv.")] = None,
+) -> None:
+    """Run the rows of an experiment that are missing. Stopped at any moment, the same command goes on."""
+    from mile.cli import _paper
+
+    options = {"protocol": protocol, "splits": splits, "scale": scale, "chains": chains, "data-dir": data_dir}
+    options |= {"runs": runs, "summary": summary}
+    given = [f"--{option}={value}" for option, value in options.items() if value is not None]
+    given += [f"--dataset={value}" for value in dataset or []] + [f"--methods={value}" for value in methods or []]
+    _paper.launch(["run", name, *given, *(["--again"] if again else [])])
+
+
+@paper.command("table")
+@guarded
+def paper_table(
+    name: Annotated[str | None, typer.Argument(help="An experiment. Default: all.")] = None,
+    write_docs: Annotated[bool, typer.Option("--write-docs", help="Also write docs/results.md.")] = False,
+) -> None:
+    """Print our numbers beside the paper's, with standard errors and remarks."""
+    from mile.cli import _paper
+
+    _paper.launch(["table", *([name] if name else []), *(["--write-docs"] if write_docs else [])])
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 import typer
 
-from mile._errors import FitFailedError, FitWarning, Interrupted, ResourceError, RunLockedError
+from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, ResourceError, RunLockedError
 
 # What our own functions raise; each message stands for itself.
-_OURS = (ValueError, OSError, ImportError, FitFailedError, ResourceError, RunLockedError)
+_OURS = (ValueError, OSError, ImportError, ClusterError, FitFailedError, ResourceError, RunLockedError)
 FAILED, STOPPED = 1, 130  # exit codes; 2 is for wrong arguments, 143 for SIGTERM
 
 _show_tracebacks = False

@@ -15,6 +15,7 @@ from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
 from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
+from mile.execution import DaskBackend
 from mile.loading import read_validation
 from mile.loading import resume as resume_run
 from mile.storage import has_run
@@ -70,14 +71,15 @@ def fit(
     time_limit: str | None,
     seed: int | None,
     save: Path | None,
+    dask: str | None = None,
 ) -> None:
     """Fit a table or images and keep the run."""
     problem, settings = _read(data, target, drop, task, settings)
     run = out or Path(f"{data.name.split('.')[0]}.run")
     console.say(_describe(data, problem))
-    estimator = settings.estimator(
-        problem.task, run_dir=run, time_limit=_seconds(time_limit), random_state=seed, verbose=int(console.talkative)
-    )
+    place = {} if dask is None else {"backend": "dask", "address": dask}
+    options = {"time_limit": _seconds(time_limit), "random_state": seed, "verbose": int(console.talkative)}
+    estimator = settings.estimator(problem.task, run_dir=run, **options, **place)
     if has_run(run):
         console.say(f"{run} holds a run already; if it is the same, it goes on from where it is.")
     began = time.perf_counter()
@@ -99,10 +101,14 @@ def _read(data: Path, target: str | None, drop: list[str], task: str, settings: 
     return read_problem(data, target, drop, task), settings
 
 
-def resume(console: Console, run: Path, time_limit: str | None, force: bool, save: Path | None) -> None:
+def resume(
+    console: Console, run: Path, time_limit: str | None, force: bool, save: Path | None, dask: str | None = None
+) -> None:
     """Go on with a run."""
     began = time.perf_counter()
-    model = resume_run(run, time_limit=_seconds(time_limit), verbose=int(console.talkative), force=force)
+    place = None if dask is None else DaskBackend(dask)
+    options = {"time_limit": _seconds(time_limit), "verbose": int(console.talkative), "force": force}
+    model = resume_run(run, backend=place, **options)
     _finish(console, run, model, time.perf_counter() - began, save)
 
 

@@ -15,6 +15,7 @@ from mile._progress import Progress, show_progress
 from mile.configuration import describe
 from mile.data import Dataset, Standardizer, prepare
 from mile.estimators._problem import Learner, Problem, check_widths, choose_template, default_network
+from mile.execution import Backend, choose_backend
 from mile.expectation import Expected, forecast_fit
 from mile.fitting import fit
 from mile.images import check_images, check_training_images, is_images, learn_pixel_scale
@@ -31,7 +32,8 @@ from mile.storage import write_page
 
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
 _LEAST_SECONDS = 1.0  # of a time limit that are left when preparing the rows has taken the rest
-_NOT_KEPT = {"run_dir", "random_state"}  # in files: a folder is not the model's, and a seed is kept as a number
+# In files: folders and machines are not the model's, and a seed is kept as a number.
+_NOT_KEPT = {"run_dir", "backend", "address", "n_threads", "random_state"}
 
 
 class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -63,6 +65,9 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         run_dir: str | Path | None = None,
         store_data: bool = True,
         time_limit: float | None = None,
+        backend: str | Backend | None = None,
+        address: str | None = None,
+        n_threads: int | None = None,
         random_state: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -87,6 +92,9 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.run_dir = run_dir
         self.store_data = store_data
         self.time_limit = time_limit
+        self.backend = backend
+        self.address = address
+        self.n_threads = n_threads
         self.random_state = random_state
         self.verbose = verbose
 
@@ -98,6 +106,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             spent = time.perf_counter() - began
             dataset = self._dataset(problem, seed)
             options = {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
+            options["backend"] = choose_backend(self.backend, self.address, self.n_threads)
             self.fit_: Fit = fit(
                 dataset,
                 self._network(problem),
@@ -160,6 +169,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             raise ValueError(f"store_data must be True or False; got {self.store_data!r}.")
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
+        choose_backend(self.backend, self.address, self.n_threads)
         return {
             "n_chains": check_count("n_chains", self.n_chains),
             "prior": choose_prior(self.prior, self.prior_scale),

@@ -59,6 +59,13 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Whether the run keeps the prepared data, so that `mile.resume` needs nothing but the folder.
     time_limit
         Seconds that `fit` may take. Budgets that do not fit are cut, with a warning that says by how much.
+    backend, address
+        Where the chains run. None or "threads": on the cores of this machine. "devices": on all devices of this
+        process, such as several GPUs. "dask": on the cluster whose scheduler is at `address`, such as
+        "tcp://10.0.0.1:8786". Or an object of `mile.execution`. The draws have the same bits everywhere on one kind of
+        machine.
+    n_threads
+        Cores to use on this machine; None takes all.
     random_state
         Seed; None draws one and keeps it in `seed_`.
     verbose

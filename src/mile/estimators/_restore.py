@@ -39,8 +39,8 @@ def restore_estimator(origin: Any, fitted: Fit, network: Any = None) -> MileRegr
     if of_texts:
         tokenizer_of(fitted)  # must be there
     parameters = {"network": None} | parameters  # files of version 0.1 do not name it
-    # A folder to write to is not a file's to choose.
-    wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir"})
+    # A folder to write to, or a machine to run on, is not a file's to choose.
+    wrong = set(parameters) ^ (set(kind._get_param_names()) - {"run_dir", "backend", "address", "n_threads"})
     if wrong:
         raise UntrustedFileError(f"unknown or missing argument of a {word}: {sorted(wrong)[0][:80]!r}.")
     if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:

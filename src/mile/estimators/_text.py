@@ -17,6 +17,7 @@ from mile.configuration import describe
 from mile.data import Standardizer, split_rows
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._problem import Learner, Problem
+from mile.execution import Backend
 from mile.expectation import Expected, forecast_fit
 from mile.inputs import refuse_bad_response
 from mile.networks import TEXT_TEMPLATES, Attention, FixedArray
@@ -57,7 +58,7 @@ class MileTextClassifier(MileClassifier):
         As of `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
     learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
         As of `MileRegressor`; the first three also when embeddings are trained.
-    sampler, run_dir, store_data, time_limit, random_state, verbose
+    sampler, run_dir, store_data, time_limit, backend, address, n_threads, random_state, verbose
         As of `MileRegressor`.
 
     Attributes
@@ -110,6 +111,9 @@ class MileTextClassifier(MileClassifier):
         run_dir: str | Path | None = None,
         store_data: bool = True,
         time_limit: float | None = None,
+        backend: str | Backend | None = None,
+        address: str | None = None,
+        n_threads: int | None = None,
         random_state: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -136,6 +140,9 @@ class MileTextClassifier(MileClassifier):
         self.run_dir = run_dir
         self.store_data = store_data
         self.time_limit = time_limit
+        self.backend = backend
+        self.address = address
+        self.n_threads = n_threads
         self.random_state = random_state
         self.verbose = verbose
 

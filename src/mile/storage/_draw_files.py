@@ -76,11 +76,13 @@ class DrawWriter:
         self._pending[index] = [list(pending)] if len(pending[0]) else []
 
     def cut(self, n_draws: int) -> None:
-        """End with fewer draws than planned: write what is left."""
-        for index in range(len(self._rows)):
+        """End with fewer draws than planned: write what is left of the chains that have them all."""
+        for index, count in enumerate(self._counts):
+            if count < n_draws:
+                continue
             arrays = self.pending(index)
             if len(arrays[0]):
-                self._write_chunk(index, (n_draws - len(arrays[0])) // self._layout.chunk, arrays)
+                self._write_chunk(index, (count - len(arrays[0])) // self._layout.chunk, arrays)
             self._pending[index] = []
         self._layout = self._layout._replace(n_draws=n_draws)
         self._run.shorten(n_draws)
@@ -96,19 +98,36 @@ class DrawWriter:
             self._run.write_chunk(name, _draws.encode(values, self._layout.chunk))
 
 
+def _read_chunk(folder: Path, layout: Layout, row: int, number: int) -> list[np.ndarray]:
+    shapes = {"weights": (layout.chunk, layout.dimension), "lp": (layout.chunk,), "energy_change": (layout.chunk,)}
+    return [
+        _draws.decode(folder / layout.path(variable, row, number), shape, np.dtype(layout.dtype))
+        for variable, shape in shapes.items()
+    ]
+
+
 def read_draws(
-    folder: Path, layout: Layout, rows: Sequence[int], n_draws: int, pending: list[list[np.ndarray]] | None = None
+    folder: Path,
+    layout: Layout,
+    rows: Sequence[int],
+    n_draws: int,
+    pending: Sequence[list[np.ndarray] | None] | None = None,
 ) -> Recorded:
     """Read the first draws of some rows of the store; positions stay on disk when they are many.
 
-    `pending` are draws of each row that came after its last whole chunk. They are left out if the others stay on disk.
+    `pending` are draws of each row that came after its last whole chunk, None where the next chunk holds them. They are
+    left out if the others stay on disk.
     """
     if pending is not None:
         n_whole = n_draws // layout.chunk * layout.chunk
         whole = read_draws(folder, layout, rows, n_whole)
         if isinstance(whole.position, StoredDraws):
             return whole
-        rest = [np.stack([row[which][: n_draws - n_whole] for row in pending]) for which in range(3)]
+        newest = [
+            part if part is not None else _read_chunk(folder, layout, row, n_whole // layout.chunk)
+            for row, part in zip(rows, pending, strict=True)
+        ]
+        rest = [np.stack([part[which][: n_draws - n_whole] for part in newest]) for which in range(3)]
         return Recorded(*(np.concatenate(pair, axis=1) for pair in zip(whole, rest, strict=True)))
     dtype = np.dtype(layout.dtype)
     chunks = range(-(-n_draws // layout.chunk))

@@ -1,0 +1,54 @@
+"""From words to a backend."""
+
+from typing import Any
+
+import jax
+
+from mile._checks import check_choice, check_count
+from mile.execution._dask import DaskBackend
+from mile.execution._devices import Devices
+from mile.execution._in_process import InProcess
+
+_NAMES = ("threads", "devices", "dask")
+
+
+def choose_backend(backend: Any = None, address: str | None = None, n_threads: int | None = None) -> Any:
+    """Return where chains run.
+
+    Parameters
+    ----------
+    backend
+        "threads" (the cores of this machine), "devices" (all devices of this process), "dask", or an object such as
+        `Devices(count=4)`; None: "threads", and "devices" where there are several accelerators.
+    address
+        Of the Dask scheduler; only with "dask".
+    n_threads
+        Of this machine; None means all.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit together.
+    """
+    if n_threads is not None:
+        check_count("n_threads", n_threads)
+    if backend is not None and not isinstance(backend, str):
+        if not callable(getattr(backend, "crew", None)):
+            raise ValueError(f"backend must be one of {', '.join(map(repr, _NAMES))}, or a backend; got {backend!r}.")
+        if address is not None:
+            raise ValueError("address is for backend='dask'; a backend object has its own.")
+        return backend
+    if backend is None and address is None and n_threads is None and _has_accelerators():
+        return Devices()
+    name = check_choice("backend", backend or "threads", _NAMES)
+    if address is not None and name != "dask":
+        raise ValueError(f"address is for backend='dask'; backend is {name!r}.")
+    if address is not None and not isinstance(address, str):
+        raise ValueError(f"address must be a text such as 'tcp://10.0.0.1:8786'; got {address!r}.")
+    if name == "dask":
+        return DaskBackend(address)
+    return Devices() if name == "devices" else InProcess(n_threads=n_threads)
+
+
+def _has_accelerators() -> bool:
+    return jax.default_backend() != "cpu" and jax.local_device_count() > 1

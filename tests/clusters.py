@@ -1,0 +1,138 @@
+"""Dask clusters of real processes for tests, and tasks that misbehave on them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, LocalCluster
+
+from mile import blocks
+from mile._progress import Silent
+
+REAL_ADVANCE = blocks.advance_group
+_START_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def local_cluster(n_workers: int = 2):
+    """Yield a client of a cluster of worker processes on this machine; a worker that dies is replaced."""
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+class Processes:
+    """A scheduler and workers as people start them by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[subprocess.Popen] = []
+        self.address = ""
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running:
+            process.kill()
+        for process in self._running:
+            process.wait()
+
+    def start_scheduler(self, port: int = 0) -> subprocess.Popen:
+        file = self._folder / f"scheduler-{len(self._running)}.json"
+        options = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--scheduler-file", str(file)]
+        process = self._start("scheduler", *options)
+        deadline = time.monotonic() + _START_SECONDS
+        while not file.exists() or not file.read_text().strip():
+            assert time.monotonic() < deadline, "the scheduler did not start"
+            time.sleep(0.1)
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            self.address = client.scheduler.address
+        return process
+
+    def start_worker(self, **environment: str) -> subprocess.Popen:
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(self._folder)]
+        return self._start("worker", self.address, *options, **environment)
+
+    def _start(self, *words: str, **environment: str) -> subprocess.Popen:
+        # Tests are on the path of workers, so that they find the tasks below.
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *words],
+            env=os.environ | {"PYTHONPATH": path} | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._running.append(process)
+        return process
+
+
+class At(Silent):
+    """Does something when a stage has advanced by some steps: `At({"sampling": action})`."""
+
+    def __init__(self, actions: dict[str, Any], after: int = 1) -> None:
+        self._actions, self._after = dict(actions), after
+        self._stage = ""
+        self.seen: dict[str, int] = {}
+
+    def start(self, stage: str, total: int, *, unit: str = "steps", n_chains: int = 1) -> None:
+        self._stage = stage
+
+    def advance(self, amount: int) -> None:
+        self.seen[self._stage] = self.seen.get(self._stage, 0) + amount
+        if self.seen[self._stage] >= self._after and self._stage in self._actions:
+            self._actions.pop(self._stage)()
+
+
+def kill(pid: int) -> None:
+    """End a process at once."""
+    os.kill(pid, signal.SIGKILL)
+
+
+# -- tasks that take the place of `blocks.advance_group` on workers; the block is the fourth argument, streams the sixth
+
+
+def slow_advance(seconds: float, *arguments: Any) -> Any:
+    """Take a while, so that there is time to be killed."""
+    time.sleep(seconds)
+    return REAL_ADVANCE(*arguments)
+
+
+def poisoned_advance(chain: int, *arguments: Any) -> Any:
+    """Kill the worker that computes one chain."""
+    if int(arguments[5].chains[0]) == chain:
+        kill(os.getpid())
+    return REAL_ADVANCE(*arguments)
+
+
+def greedy_advance(chain: int, *arguments: Any) -> Any:
+    """Have no memory for one chain."""
+    if int(arguments[5].chains[0]) == chain:
+        raise MemoryError("cannot allocate 12.3 GiB")
+    return REAL_ADVANCE(*arguments)
+
+
+def wrong_advance(chain: int, *arguments: Any) -> Any:
+    """Find a mistake in one chain."""
+    if int(arguments[5].chains[0]) == chain:
+        raise ValueError("the network is wrong")
+    return REAL_ADVANCE(*arguments)
+
+
+def straggling_advance(folder: str, *arguments: Any) -> Any:
+    """Come to an end only when there is a file "go", but only the first time."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.join(folder, "began"), os.O_CREAT | os.O_EXCL))
+        deadline = time.monotonic() + _START_SECONDS
+        while not os.path.exists(os.path.join(folder, "go")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not os.path.exists(os.path.join(folder, "go")):
+            raise RuntimeError("nobody overtook this block")
+    return REAL_ADVANCE(*arguments)

@@ -1,0 +1,268 @@
+"""A fit on a Dask cluster of real processes: same bits as here, whatever happens to the cluster (RELIABILITY J)."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import clusters
+import numpy as np
+import pytest
+import runs
+from targets import small_dataset
+
+import mile
+from mile import FitWarning, MileRegressor, Status, blocks
+from mile._errors import ClusterError
+from mile.execution import DaskBackend
+from mile.storage import read_manifest
+
+# A killed process leaves connections that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with clusters.local_cluster() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The files of a run that was made in this process."""
+    folder = tmp_path_factory.mktemp("here") / "run"
+    runs.begin(folder)
+    return runs.contents(folder)
+
+
+def backend(client, **options):
+    return DaskBackend(client, **({"block_seconds": 0.2, "patience": 60.0} | options))
+
+
+def advance_by(monkeypatch, function, *arguments):
+    monkeypatch.setattr(blocks, "advance_group", partial(function, *arguments))
+
+
+class TestSameBits:
+    def test_as_in_one_process_and_the_same_files(self, client, here, tmp_path):
+        progress = clusters.At({})
+        runs.begin(tmp_path / "run", backend=backend(client), progress=progress)
+        runs.assert_same_files(tmp_path / "run", here)
+        steps = {stage: count for stage, count in progress.seen.items() if stage != "ensemble"}
+        assert steps == {"phase I": 3 * 240, "phase II": 3 * 30, "phase III": 3 * 30, "sampling": 3 * 160}
+
+    def test_when_workers_are_killed_in_the_middle(self, client, here, tmp_path, monkeypatch):
+        """J1: two kills; Dask gives the blocks to another worker, and starts a new one."""
+        advance_by(monkeypatch, clusters.slow_advance, 0.2)
+        pids = list(client.run(os.getpid).values())
+        kills = {"phase I": partial(clusters.kill, pids[0]), "sampling": partial(clusters.kill, pids[1])}
+        runs.begin(tmp_path / "run", backend=backend(client), progress=clusters.At(kills))
+        runs.assert_same_files(tmp_path / "run", here)
+        assert not set(pids) & set(client.run(os.getpid).values())
+
+    @pytest.mark.slow
+    def test_when_a_random_worker_is_killed_every_three_seconds(self, client, tmp_path, monkeypatch):
+        """J1 at length: 12 chains, some 20 kills."""
+        runs.begin(tmp_path / "here", n_chains=12)
+        advance_by(monkeypatch, clusters.slow_advance, 1.0)
+        over, kills, chance = threading.Event(), [], random.Random(0)
+
+        def haunt():
+            while not over.wait(3.0):
+                victim = chance.choice(list(client.run(os.getpid).values()))
+                clusters.kill(victim)
+                kills.append(victim)
+
+        ghost = threading.Thread(target=haunt)
+        ghost.start()
+        try:
+            runs.begin(tmp_path / "run", n_chains=12, backend=backend(client, block_seconds=2.0))
+        finally:
+            over.set()
+            ghost.join()
+        assert len(kills) > 5
+        runs.assert_same_files(tmp_path / "run", runs.contents(tmp_path / "here"))
+
+    def test_when_a_straggler_is_overtaken_by_its_double(self, client, here, tmp_path, monkeypatch):
+        """J3: one block does not end before the fit; the first result counts, and the second is the same."""
+        advance_by(monkeypatch, clusters.straggling_advance, str(tmp_path))
+        go = clusters.At({"sampling": (tmp_path / "go").touch})
+        runs.begin(tmp_path / "run", backend=backend(client), progress=go)
+        assert (tmp_path / "began").exists()
+        runs.assert_same_files(tmp_path / "run", here)
+
+    def test_when_it_is_gone_on_with_elsewhere(self, client, here, tmp_path, monkeypatch):
+        folder = tmp_path / "run"
+        for place, stage in [(None, "phase I"), (backend(client), "sampling")]:
+            stopping = clusters.At({stage: partial(os.kill, os.getpid(), signal.SIGINT)}, after=250)
+            with pytest.raises(KeyboardInterrupt):
+                runs.begin(folder, backend=place, progress=stopping)
+            advance_by(monkeypatch, clusters.slow_advance, 0.2)
+        # The chains are at different steps; those that are ahead wait, and all predict.
+        assert mile.load(folder).chains.draws.shape[1] > 0
+        mile.resume(folder)
+        runs.assert_same_files(folder, here)
+
+
+class TestWorkersOfAnotherKind:
+    @pytest.fixture
+    def mixed(self, tmp_path):
+        """One worker with the native kernel and one without."""
+        with clusters.Processes(tmp_path) as processes:
+            processes.start_scheduler()
+            processes.start_worker()
+            with clusters.Client(processes.address, set_as_default=False) as client:
+                client.wait_for_workers(1, timeout=60)
+                processes.start_worker(MILE_NATIVE="0")
+                client.wait_for_workers(2, timeout=60)
+            yield processes.address
+
+    def test_are_refused_or_allowed_explicitly(self, mixed, here, tmp_path):
+        """J5, with and without permission."""
+        known = read_manifest(runs.write_contents(tmp_path / "here", here)).fingerprint
+        if known["path"] == "xla":
+            pytest.skip("the native kernel was not built, so all workers are of one kind")
+        folder = runs.write_contents(tmp_path / "run", {})
+        with pytest.warns(
+            FitWarning, match=r"The worker tcp://\S+ on host \S+ is not used: its path is '\S+', the"
+        ) as w:
+            runs.begin(folder, backend=backend(mixed), random_state=runs.SEED)
+        assert len(w) == 1
+        kind = read_manifest(folder).fingerprint["path"]
+        if kind == known["path"]:  # of two kinds with one worker each either may be the run's
+            runs.assert_same_files(folder, here)
+        allowed = runs.begin(tmp_path / "allowed", backend=backend(mixed, statistical=True))
+        assert allowed.ok.all()
+        assert read_manifest(tmp_path / "allowed").fingerprint["statistical"]
+        with pytest.raises(mile.RunMismatchError, match="fingerprint"):
+            mile.resume(tmp_path / "allowed")
+
+
+class TestChainsThatCannotBeComputed:
+    def test_are_declared_lost_and_replaced_and_the_others_finish(self, client, here, tmp_path, monkeypatch):
+        """J6: a block that kills every worker that tries it."""
+        advance_by(monkeypatch, clusters.poisoned_advance, 1)
+        with pytest.warns(FitWarning) as caught:
+            fit = runs.begin(tmp_path / "run", backend=backend(client))
+        sentences = [str(warning.message) for warning in caught]
+        assert any(
+            sentence.startswith("Chain 1, phase I, steps 0 to ") and "4 workers died while they computed it" in sentence
+            for sentence in sentences
+        )
+        assert any("1 of 3 chains failed and were replaced" in sentence for sentence in sentences)
+        assert fit.ok.all()
+        assert fit.chain_ids.tolist() == [0, 3, 2]
+        expected = mile.load(runs.write_contents(tmp_path / "here", here))
+        np.testing.assert_array_equal(fit.chains.draws[[0, 2]], expected.chains.draws[[0, 2]])
+        loaded = mile.load(tmp_path / "run")
+        assert read_manifest(tmp_path / "run").status["1"] == Status.LOST.name.lower()
+        np.testing.assert_array_equal(loaded.chains.draws, fit.chains.draws)
+
+    def test_for_lack_of_memory_are_named_with_their_hosts(self, client, tmp_path, monkeypatch):
+        advance_by(monkeypatch, clusters.greedy_advance, 2)
+        with pytest.warns(FitWarning) as caught:
+            fit = runs.begin(tmp_path / "run", backend=backend(client))
+        pattern = r"Chain 2, phase I, steps 0 to \d+, could not be computed: host \S+ \(tcp://\S+\) had no memory for"
+        assert any(re.match(pattern, str(warning.message)) for warning in caught)
+        assert fit.ok.all()
+
+    def test_because_of_a_mistake_end_the_fit_with_its_message(self, client, tmp_path, monkeypatch):
+        advance_by(monkeypatch, clusters.wrong_advance, 0)
+        with pytest.raises(ValueError, match="the network is wrong") as caught:
+            runs.begin(tmp_path / "run", backend=backend(client))
+        assert "chain 0, phase I, steps 0 to" in caught.value.__notes__[0]
+
+
+class TestALostCluster:
+    def test_that_was_never_there_is_said_in_one_sentence(self, monkeypatch):
+        monkeypatch.setattr("mile.execution._dask._CONNECT_SECONDS", 0.5)
+        with pytest.raises(ClusterError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9 .*dask scheduler"):
+            runs.begin(None, backend=DaskBackend("tcp://127.0.0.1:9"))
+
+    def test_without_workers_is_said_in_one_sentence(self, tmp_path):
+        with clusters.Processes(tmp_path) as processes:
+            processes.start_scheduler()
+            with pytest.raises(ClusterError, match=r"No worker has joined the scheduler at .* within 1 s"):
+                runs.begin(None, backend=backend(processes.address, patience=1.0))
+
+    def test_is_gone_on_with_after_its_scheduler_is_started_again(self, here, tmp_path, monkeypatch):
+        folder = tmp_path / "run"
+        with clusters.Processes(tmp_path) as processes:
+            scheduler = processes.start_scheduler()
+            processes.start_worker()
+            advance_by(monkeypatch, clusters.slow_advance, 0.2)
+            dying = clusters.At({"sampling": scheduler.kill})
+            with pytest.raises(ClusterError) as caught:
+                runs.begin(folder, backend=backend(processes.address), progress=dying)
+            assert f"The Dask scheduler at {processes.address} was lost while it was computing chain" in str(
+                caught.value
+            )
+            assert "is saved" in str(caught.value)
+            monkeypatch.undo()
+            processes.start_scheduler()
+            processes.start_worker()
+            mile.resume(folder, backend=backend(processes.address))
+        runs.assert_same_files(folder, here)
+
+    def test_whose_client_was_killed_is_gone_on_with_by_another(self, client, here, tmp_path):
+        """J2: the process that leads the run is killed."""
+        folder, address = tmp_path / "run", client.scheduler.address
+        program = f"""
+from functools import partial
+import os, clusters, runs
+from mile import blocks
+from mile.execution import DaskBackend
+blocks.advance_group = partial(clusters.slow_advance, 0.1)
+with runs.frequent_checkpoints():
+    leave = clusters.At({{"phase III": partial(clusters.kill, os.getpid())}})
+    runs.begin({str(folder)!r}, backend=DaskBackend({address!r}, block_seconds=0.2), progress=leave)
+"""
+        path = os.pathsep.join(sys.path)
+        child = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, check=False)
+        assert child.returncode == -9
+        mile.resume(folder, backend=backend(client))
+        runs.assert_same_files(folder, here)
+
+    def test_folder_that_vanishes_is_named(self, client, tmp_path, monkeypatch):
+        folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+        advance_by(monkeypatch, clusters.slow_advance, 0.1)
+        vanish = clusters.At({"sampling": lambda: folder.rename(elsewhere)})
+        with runs.frequent_checkpoints(), pytest.raises(mile.StorageError, match=r"MANIFEST.json is gone"):
+            runs.begin(folder, backend=backend(client), progress=vanish)
+        elsewhere.rename(folder)
+        monkeypatch.undo()
+        assert mile.resume(folder).ok.all()
+
+
+class TestInterfaces:
+    def test_of_estimators_take_an_address(self, client):
+        data = small_dataset()
+        x, y = data.x_train, data.y_train
+        small = {"n_chains": 2, "warmup_steps": 100, "sampling_steps": 60, "n_draws": 10, "random_state": 1}
+        there = MileRegressor((4,), **small, backend="dask", address=client.scheduler.address).fit(x, y)
+        here = MileRegressor((4,), **small, n_threads=1).fit(x, y)
+        np.testing.assert_array_equal(there.predict(x), here.predict(x))
+
+    def test_refuse_what_does_not_fit_together(self):
+        data = small_dataset()
+        for wrong, words in [
+            ({"backend": "cloud"}, "backend must be one of"),
+            ({"address": "tcp://a:1"}, "address is for backend='dask'"),
+            ({"backend": 3}, "backend must be one of"),
+            ({"n_threads": 0}, "n_threads"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                MileRegressor(**wrong).fit(data.x_train, data.y_train)
+
+
+def test_a_fit_in_another_thread_works_too(client):
+    """As tasks of a search on the same cluster are: no signals are heeded there."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(runs.begin(None, backend=backend(client))))
+    thread.start()
+    thread.join()
+    assert found[0].ok.all()
