@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import REGRESSION, Summary, load
-from uci.run import paper_split
+from protocols import paper_split
 
 from mile import MLP, Bars, Gaussian, fit, metrics
 from mile.samplers import SAMPLERS, configure
