@@ -7,15 +7,15 @@ from typing import Protocol
 
 from scaling.setting import Setting, Stage
 
-# All as in the library: `Itinerary`, `DaskCrew`, `train_members`.
+# All as in the library, which a test makes sure of.
 _FIRST_STEPS = 8
 _GROWTH = 16  # of a block over one that was too short
 _SHARES = 4  # a block is at most what is left of a phase over so many blocks of each slot
 _SHORTEST_SHARE = 10  # but not cut below this part of its length
 _FIRST_EPOCHS = 25
-_TRAINING_SHARE = 0.2  # of a block's time that a block of epochs takes
+_BLOCK_SHARE = 0.2  # of a block's time that a block of epochs takes
 _REMEMBERED, _FEWEST_TIMED = 50, 3  # tasks from which the usual time is taken
-_SLOW, _SHORTEST_DELAY = 3.0, 2.0  # a task is a straggler: times the usual, seconds
+_SLOW, _SHORTEST_DELAY = 3.0, 5.0  # a task is a straggler: times the usual, seconds
 
 
 class Task:
@@ -183,7 +183,7 @@ class Training(_Steps):
     def take(self, task: Task, seconds: float) -> None:
         if not self._note(task, seconds):
             return
-        target = _TRAINING_SHARE * self._setting.block_seconds
+        target = _BLOCK_SHARE * self._setting.block_seconds
         if seconds < 0.5 * target:
             self._lengths[task.chain] *= _growth(seconds, target)
         self._waiting.appendleft(task.chain)

@@ -2,8 +2,8 @@
 
 A short fit on one worker gives the time of a step, of a task's overhead and of start-up; the same on two gives how much
 slower a step is when both cores work. With these numbers the simulation predicts longer fits of more chains. The short
-fits run before and after the long ones and the mean of their numbers counts, because machines have slow spells. Each fit
-has a fresh cluster, and one before all others fills the compilation cache.
+fits run before and after the long ones, and the mean of their numbers counts, because machines have slow spells. Each
+fit has a fresh cluster, and one before all others fills the compilation cache.
 """
 
 import collections

@@ -1,6 +1,7 @@
 """The way of all chains through a sampler's phases, block by block, and its checkpoints."""
 
 import dataclasses
+import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 
 from mile import blocks
-from mile._errors import ClusterError, CorruptFileError, FitFailedError, FitWarning, Status
+from mile._errors import ClusterError, CorruptFileError, FitFailedError, FitWarning, Status, StorageError
 from mile._progress import Progress
 from mile._random import Stage
 from mile._types import Target
@@ -252,12 +253,26 @@ class Journey:
     def _look_around(self) -> None:
         """Between blocks: save if it is time, and stop if somebody asked for it."""
         run, watch = self.loop.run, self.loop.watch
-        run.check()
-        if watch.stopping or run.due(self.ids.tolist()):
-            run.save(self._records("state"))
+        try:
+            run.check()
+            if watch.stopping or run.due(self.ids.tolist()):
+                run.save(self._records("state"))
+            if watch.stopping:
+                run.settle()
+        except StorageError as error:
+            raise self._located(error) from error
         if watch.stopping:
-            run.settle()
             raise Stopped
+
+    def _located(self, error: StorageError) -> StorageError:
+        """Say of a disk's failure when and where it came, and how to go on."""
+        behind = int(np.argmin(self.steps))
+        block = self._name(behind, f"step {self.steps[behind]:,}")
+        return StorageError(
+            error.errno,
+            f"{error.strerror or error} It came up on host {socket.gethostname()} when all chains were at least at "
+            f"{block}. What was saved before is whole: when the disk is back, `mile resume` goes on from there.",
+        )
 
     def _finish(self, phase: Phase) -> None:
         """Draw the phase's conclusions and go to the next one."""

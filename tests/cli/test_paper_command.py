@@ -133,7 +133,9 @@ def test_what_stops_the_command_stops_the_experiment_first(tmp_path, number, cod
         "    print('saved', flush=True)\n"
         "    sys.exit(130)\n"
     )
+    # Tests that run in the background of a shell have Ctrl-C switched off, and what they start would inherit that.
     program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from pathlib import Path; from mile.cli import _paper, app; "
         f"_paper.find_script = lambda: Path({str(script)!r}); app(['paper', 'list'])"
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import clusters
 import numpy as np
@@ -221,8 +222,8 @@ with runs.frequent_checkpoints():
     leave = clusters.At({{"phase III": partial(clusters.kill, os.getpid())}})
     runs.begin({str(folder)!r}, backend=DaskBackend({address!r}, block_seconds=0.2), progress=leave)
 """
-        path = os.pathsep.join(sys.path)
-        child = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, check=False)
+        environment = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parent)}
+        child = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
         assert child.returncode == -9
         mile.resume(folder, backend=backend(client))
         runs.assert_same_files(folder, here)
@@ -231,8 +232,10 @@ with runs.frequent_checkpoints():
         folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
         advance_by(monkeypatch, clusters.slow_advance, 0.1)
         vanish = clusters.At({"sampling": lambda: folder.rename(elsewhere)})
-        with runs.frequent_checkpoints(), pytest.raises(mile.StorageError, match=r"MANIFEST.json is gone"):
+        with runs.frequent_checkpoints(), pytest.raises(mile.StorageError) as caught:
             runs.begin(folder, backend=backend(client), progress=vanish)
+        pattern = r"MANIFEST.json is gone: .* on host \S+ when all chains were at least at chain \d, sampling, step \d+"
+        assert re.search(pattern, str(caught.value))
         elsewhere.rename(folder)
         monkeypatch.undo()
         assert mile.resume(folder).ok.all()

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import pytest
+import runs
 
 from mile.execution import Devices, InProcess
 
@@ -29,7 +31,7 @@ for devices in (Devices(count=2), four):
 @pytest.mark.parametrize("path", ["native", pytest.param("xla", marks=pytest.mark.slow)])
 def test_two_and_four_give_the_bits_of_one(path):
     environment = (
-        os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | ({"MILE_NATIVE": "0"} if path == "xla" else {})
+        os.environ | {"PYTHONPATH": str(Path(runs.__file__).parent)} | ({"MILE_NATIVE": "0"} if path == "xla" else {})
     )
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False

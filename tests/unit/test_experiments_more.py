@@ -31,6 +31,7 @@ from stage_clock import StageClock  # noqa: E402
 from summaries import Summary  # noqa: E402
 from workbench import Workbench  # noqa: E402
 
+pytestmark = pytest.mark.slow  # whole experiments, if tiny ones; those of test_experiments.py are run every time
 SCALE = 0.002
 TINY = ["--splits", "1", "--scale", str(SCALE), "--chains", "2"]
 SIZE = f".scale-{SCALE}.chains-2"

@@ -156,7 +156,7 @@ class TestTimeLimit:
         assert time.perf_counter() - began < 12
         assert fit.sampler.warmup_steps < 40_000_000
         assert fit.ok.all()
-        assert fit.chains.draws.shape[1] == fit.chains.logdensity.shape[1] > 10
+        assert fit.chains.draws.shape[1] == fit.chains.logdensity.shape[1] >= 10
         assert np.isfinite(fit.predictive(np.zeros((3, 3))).mean).all()
         # What was planned can be asked for: the same draws.
         again = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=fit.sampler, **self.OPTIONS)

@@ -11,8 +11,9 @@ import jax
 from jax.sharding import PartitionSpec
 
 from mile._checks import check_count
-from mile.execution._contract import Done, Identify, Report, Task
+from mile.execution._contract import Done, Report, Task
 from mile.execution._in_process import InProcess, cut_into_groups, device_width, over_lanes
+from mile.execution._local import AbstractLocalBackend
 
 _AXIS = "chain"
 
@@ -20,7 +21,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Devices:
+class Devices(AbstractLocalBackend):
     """Spread chains over several accelerators, or over several CPU devices that JAX simulates.
 
     Parameters
@@ -43,9 +44,6 @@ class Devices:
 
     count: int | None = None
 
-    is_local = True
-    block_seconds = 1.0
-    growth = 2
     n_workers = 1  # a task takes all devices
 
     def __post_init__(self) -> None:
@@ -72,31 +70,9 @@ class Devices:
         return device_width()
 
     @property
-    def program(self) -> "Devices":
-        """Itself: a group is one program."""
-        return self
-
-    @property
     def alone(self) -> InProcess:
         """What one device runs."""
         return InProcess(n_threads=1, lanes=self.width)
-
-    @contextlib.contextmanager
-    def crew(self) -> Iterator["Devices"]:
-        """Give itself."""
-        yield self
-
-    def agree(self, identify: Identify, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what this process says of itself."""
-        return identify()
-
-    def bounded(self, n_steps: int, n_left: int) -> int:
-        """Leave the length of a block as it is."""
-        return n_steps
-
-    def rounds(self, n_groups: int) -> float:
-        """Return one: tasks that run in step are timed together."""
-        return 1.0
 
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
         """Cut chains into groups that fill all devices; the last is filled up with its first chain."""

@@ -6,7 +6,6 @@ core busy (measured on two cores, 12 chains of 402 parameters, medians of three:
 threads, 244 in one, 248 batched). Accelerators get wider groups.
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from mile import native
-from mile.execution._contract import Done, Identify, Report, Task
+from mile.execution._contract import Done, Report, Task
+from mile.execution._local import AbstractLocalBackend
 
 _ACCELERATOR_WIDTH = 16
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class InProcess:
+class InProcess(AbstractLocalBackend):
     """Run groups of chains on this process's default device.
 
     Parameters
@@ -42,19 +42,10 @@ class InProcess:
     n_threads: int | None = None
     lanes: int | None = None
 
-    is_local = True
-    block_seconds = 1.0  # a round of all groups: long enough to make its overhead vanish, short enough to watch
-    growth = 2
-
     @cached_property
     def width(self) -> int:
         """Chains per compiled program."""
         return self.lanes or device_width()
-
-    @property
-    def program(self) -> "InProcess":
-        """Itself: a group is one program."""
-        return self
 
     @property
     def alone(self) -> "InProcess":
@@ -65,23 +56,6 @@ class InProcess:
     def n_workers(self) -> int:
         """Groups that run at the same time."""
         return self.n_threads or os.cpu_count() or 1
-
-    @contextlib.contextmanager
-    def crew(self) -> Iterator["InProcess"]:
-        """Give itself."""
-        yield self
-
-    def agree(self, identify: Identify, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what this process says of itself."""
-        return identify()
-
-    def bounded(self, n_steps: int, n_left: int) -> int:
-        """Leave the length of a block as it is: nobody waits for it."""
-        return n_steps
-
-    def rounds(self, n_groups: int) -> float:
-        """Return one: tasks that run in step are timed together."""
-        return 1.0
 
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
         """Cut chains into groups of the fixed width; the last is filled up with its first chain."""
