@@ -1,0 +1,46 @@
+"""The figure and the table in the README: each candidate beside the paper's settings at the same steps and chains."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from drawing import color_of, panels
+from summaries import mean_of
+
+BASE = "screen training 1e-3/10"  # the paper's settings, at the steps and chains of the screening
+Row = dict[str, str]
+
+
+def differences(rows: Sequence[Row], dataset: str, method: str) -> list[float]:
+    """Return the LPPD of a candidate less the base's, on each split that both have."""
+    ours, base = (_by_split(rows, dataset, name, "lppd") for name in (method, BASE))
+    return [ours[split] - base[split] for split in ours if split in base]
+
+
+def cost(rows: Sequence[Row], dataset: str, method: str) -> float:
+    """Return the processor seconds of the cheapest split; the others may have compiled programs."""
+    return min(_by_split(rows, dataset, method, "processor_seconds").values())
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Show what each candidate gains in LPPD, one panel for each table; small points are splits."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows if row["method"] == BASE))
+    methods = [name for name in dict.fromkeys(row["method"] for row in rows) if name != BASE]
+    if not datasets or not methods:
+        return
+    x_label = "LPPD less that of the paper's settings, same steps and chains"
+    with panels(datasets, path, x_label, size=(4.6, 0.27 * len(methods) + 0.8)) as axes:
+        for dataset, ax in axes.items():
+            ax.axvline(0.0, color="0.8", lw=1)
+            for place, method in enumerate(methods):
+                gained = differences(rows, dataset, method)
+                if gained:
+                    color = color_of("MILE")
+                    ax.plot(gained, np.full(len(gained), place), ".", color=color, ms=4, alpha=0.6, label="one split")
+                    ax.plot(mean_of(gained)[0], place, "o", color=color, mfc="none", label="mean")
+            ax.set_yticks(range(len(methods)), [name.removeprefix("screen ") for name in methods])
+            ax.set_ylim(len(methods) - 0.5, -0.5)
+
+
+def _by_split(rows: Sequence[Row], dataset: str, method: str, column: str) -> dict[str, float]:
+    return {row["split"]: float(row[column]) for row in rows if (row["dataset"], row["method"]) == (dataset, method)}
