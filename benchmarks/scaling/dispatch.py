@@ -10,7 +10,7 @@ from scaling.setting import Setting, Stage
 # All as in the library, which a test makes sure of.
 _FIRST_STEPS = 8
 _GROWTH = 16  # of a block over one that was too short
-_SHARES = 4  # a block is at most what is left of a phase over so many blocks of each slot
+_SHARES = 2  # a block is at most what is left of a phase over so many blocks of each slot
 _SHORTEST_SHARE = 10  # but not cut below this part of its length
 _FIRST_EPOCHS = 25
 _BLOCK_SHARE = 0.2  # of a block's time that a block of epochs takes

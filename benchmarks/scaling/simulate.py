@@ -74,6 +74,7 @@ class _Cluster:
         self._loaded = [0] * setting.n_slots  # the last piece of work whose programs the worker has
         self._n_works = 0
         self._free: list[int] = []  # idle slots, a heap: of several, Dask takes the first in an order of its own
+        self._slow: set[int] = set()  # slots whose last task had to be done elsewhere: others come first
         self._running: dict[int, tuple[Task, float]] = {}  # by slot, with the time of its beginning
         self._again: deque[Task] = deque()
         self._next_look = np.inf
@@ -117,7 +118,8 @@ class _Cluster:
 
     def _start(self, task: Task) -> None:
         setting = self.setting
-        slot = heapq.heappop(self._free)
+        slot = min(self._free, key=lambda slot: (slot in self._slow, slot)) if self._slow else self._free[0]
+        self._take(slot)
         is_slow = setting.slow_tasks and self.rng.random() < setting.slow_tasks
         seconds = task.seconds * self._factor[slot] * (setting.slow_task_factor if is_slow else 1.0)
         loading = setting.program_seconds if self._loaded[slot] < self._n_works else 0.0
@@ -128,10 +130,18 @@ class _Cluster:
         wait = setting.overhead_seconds + loading + seconds
         self._expect(wait, self._end, slot, self._life[slot], task, seconds)
 
+    def _take(self, slot: int) -> None:
+        """Make a slot busy."""
+        if self._free[0] == slot:
+            heapq.heappop(self._free)
+        else:
+            self._free.remove(slot)
+            heapq.heapify(self._free)
+
     def _duplicate(self) -> None:
         """Give idle slots the tasks that take too long, and look again when the next one does."""
         soonest = np.inf
-        for task, began in list(self._running.values()):
+        for slot, (task, began) in list(self._running.items()):
             tolerated = None if task.done or task.copies > 1 else self._work.tolerated(task)
             if tolerated is None:
                 continue
@@ -140,6 +150,7 @@ class _Cluster:
                 soonest = min(soonest, due)
             elif self._free:
                 self.n_duplicates += 1
+                self._slow.add(slot)
                 self._start(task)
         if soonest < np.inf and not self.now < self._next_look <= soonest:
             self._next_look = soonest
@@ -155,6 +166,9 @@ class _Cluster:
         else:
             task.done = True
             self._work.take(task, seconds)
+            tolerated = self._work.tolerated(task)
+            if tolerated is None or seconds <= tolerated:
+                self._slow.discard(slot)
         self._dispatch()
 
     # -- what happens elsewhere
@@ -179,9 +193,9 @@ class _Cluster:
         self.n_failures += 1
         self._life[slot] += 1
         self._loaded[slot] = 0
+        self._slow.discard(slot)
         if slot in self._free:
-            self._free.remove(slot)
-            heapq.heapify(self._free)
+            self._take(slot)
         task, began = self._running.pop(slot, (None, 0.0))
         if task is not None:
             self.lost_seconds += self.now - began

@@ -26,7 +26,7 @@ from mile.execution._in_process import InProcess
 _CONNECT_SECONDS = 10.0
 _GLANCE_SECONDS = 2.0  # between two looks at who is there
 _SHORTEST_SHARE = 10  # a block is not cut below this part of its length
-_SHARES = 4  # blocks of what is left of a phase that each worker should still get: nobody waits long at its end
+_SHARES = 2  # blocks of what is left of a phase that each worker should still get: nobody waits long at its end
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,10 @@ class DaskCrew:
         self._identify: Identify | None = None
         self._expected: dict[str, Any] = {}
         self.slots: dict[str, int] = {}  # threads of each worker that takes part
+        self.slow: set[str] = set()  # workers whose last task had to be done elsewhere: others are asked first
         self._known: set[str] = set()  # workers that were looked at
         self._glanced = self._alive = time.monotonic()
+        self.latest = "nothing"  # name of the task that was given away last, for messages
         self._shared: tuple[Any, str] | None = None
         self.echoes: dict[str, tuple[Any, str]] = {}  # copies that came second, and what they should return
         self._plugins: list[str] = []
@@ -181,7 +183,9 @@ class DaskCrew:
     def _glance(self, answers: dict[str, Any] | None = None) -> None:
         """Look who is there; say who is not used, and why."""
         self._glanced = time.monotonic()
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        workers = self.client.scheduler_info(n_workers=-1).get("workers")
+        if workers is None:  # the client has given the scheduler up, and knows nothing any more
+            raise OSError("the client is closed")
         self.slots = {
             address: int(worker["nthreads"])
             for address, worker in workers.items()
@@ -221,7 +225,7 @@ class DaskCrew:
             try:
                 self._glance()
             except (OSError, TimeoutError) as error:
-                raise self.lost_scheduler("between two blocks") from error
+                raise self.lost_scheduler() from error
         if not self.slots and time.monotonic() - self._alive > self._backend.patience:
             raise ClusterError(
                 f"The scheduler at {self._address} has had no worker that can be used for {self._backend.patience:g} s."
@@ -310,8 +314,10 @@ class DaskCrew:
         for name in list(self._plugins):
             self._unregister(name)
 
-    def lost_scheduler(self, when: str) -> ClusterError:
-        return ClusterError(f"The Dask scheduler at {self._address} was lost while it was computing {when}.")
+    def lost_scheduler(self) -> ClusterError:
+        return ClusterError(
+            f"The Dask scheduler at {self._address} was lost; the last that it was given was {self.latest}."
+        )
 
 
 def _plain(fingerprint: dict[str, Any]) -> dict[str, Any]:

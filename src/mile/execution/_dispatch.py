@@ -47,13 +47,14 @@ class Dispatch:
 
     def begin(self, task: Task) -> None:
         """Give a task to the cluster."""
+        self._crew.latest = task.name
         self._submit(_Job(task, time.monotonic()))
 
     def _submit(self, job: _Job, avoid: str = "") -> None:
         from mile.execution import _worker_side
 
-        others = [address for address in self._crew.slots if address != avoid]
-        restrictions = {"workers": others, "allow_other_workers": True} if avoid and others else {}
+        better = self._better_workers(avoid)
+        restrictions = {"workers": better, "allow_other_workers": True} if better else {}
         double_precision = jnp.result_type(float) == jnp.float64
         task, key = job.task, f"{self._crew.name}-{uuid.uuid4().hex}"
         future = self._client.submit(
@@ -68,6 +69,15 @@ class Dispatch:
         self.jobs[key] = job
         future.add_done_callback(self._arrived.put)
 
+    def _better_workers(self, avoid: str) -> list[str]:
+        """Return whom a task should rather go to; nobody in particular if all are alike."""
+        slots, slow = self._crew.slots, self._crew.slow
+        if not slow:
+            return [address for address in slots if address != avoid] if avoid else []
+        busy = self._client.processing()
+        idle = [address for address, n_threads in slots.items() if len(busy.get(address, ())) < n_threads]
+        return [address for address in idle if address not in slow and address != avoid]
+
     def repeat_stragglers(self) -> None:
         """Do tasks a second time that take far longer than others, where a worker has nothing to do."""
         if len(self._paces) < _FEWEST_TIMED:
@@ -78,6 +88,7 @@ class Dispatch:
             limit = max(_SHORTEST_DELAY, _SLOW * usual * job.task.size)
             if idle > 0 and len(job.copies) == 1 and now - job.began > limit:
                 busy = [address for address, keys in self._client.processing().items() if set(keys) & set(job.copies)]
+                self._crew.slow.update(busy)
                 self._submit(job, avoid=busy[0] if busy else "")
 
     def collect(self) -> list[Done]:
@@ -98,7 +109,7 @@ class Dispatch:
         if future.status == "error":
             return self._declare_lost(job, future.exception())
         if future.status != "finished":
-            raise self._crew.lost_scheduler(job.task.name)
+            raise self._crew.lost_scheduler()
         outcome = future.result()
         if outcome.failure is not None:
             return self._try_elsewhere(job, outcome)
@@ -109,6 +120,8 @@ class Dispatch:
             self.jobs.pop(key)
             self._crew.echoes[key] = (copy, outcome.digest)
         self._paces.append(outcome.seconds / job.task.size)
+        if outcome.seconds <= max(_SHORTEST_DELAY, _SLOW * median(self._paces) * job.task.size):
+            self._crew.slow.discard(outcome.address)
         _log(job, outcome)
         return Done(job.task.group, outcome.result, outcome.seconds)
 
