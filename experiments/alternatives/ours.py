@@ -32,7 +32,7 @@ def mile(options: Options, preset: str) -> Callable:
 
 
 def deep_ensemble(options: Options) -> Callable:
-    return _method(options, sampler="deep_ensemble", **TABLE_TRAINING)
+    return _method(options, sampler="deep_ensemble", preset="paper", **TABLE_TRAINING)
 
 
 def _method(options: Options, **settings: Any) -> Callable:

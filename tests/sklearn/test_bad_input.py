@@ -210,7 +210,7 @@ NOT_COUNTS = [0, -1, 1.5, 2.0, "2", True, np.nan, np.inf, [2], np.float64(2.0)]
 NOT_NUMBERS = ["1", None, True, np.nan, np.inf, -np.inf, [1.0], 1j, np.complex128(1.0), np.array([1.0, 2.0])]
 BAD_ARGUMENTS = {
     "hidden_layer_sizes": [16, "16", 8.0, True, (0,), (8, -1), (8.0,), ("8",), (None,), (True,), (np.nan,), ((8, 8),)],
-    "activation": ["rely", "ReLU", "", None, 1, True, np.nan, ("relu",), ["relu"]],
+    "activation": ["rely", "ReLU", "", 1, True, np.nan, ("relu",), ["relu"]],
     "n_chains": [*NOT_COUNTS, None],
     "preset": ["fast", "Paper", "", None, 1, True, ["paper"]],
     "warmup_steps": [*NOT_COUNTS, 2],

@@ -4,6 +4,7 @@ import inspect
 import pickle
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -19,6 +20,7 @@ from targets import assert_same_bits
 
 from mile import DeepEnsemble, Mile, MileClassifier, MileRegressor
 from mile.predict import ClassPredictive, Predictive
+from mile.samplers import SAMPLERS
 
 # One budget and one shape of the data, so that every program is compiled once.
 STEPS = {"warmup_steps": 200, "sampling_steps": 100, "n_draws": 20}
@@ -32,9 +34,9 @@ FRAME = pd.DataFrame(X, columns=["age", "dose", "weight"])
 
 DEFAULTS = {
     "hidden_layer_sizes": None,
-    "activation": "relu",
+    "activation": None,
     "n_chains": 12,
-    "preset": "paper",
+    "preset": "default",
     "warmup_steps": None,
     "sampling_steps": None,
     "n_draws": None,
@@ -286,7 +288,8 @@ class TestReproducibility:
 
     def test_a_sampler_object_equals_the_name_with_the_same_budgets(self, model):
         nothing = dict.fromkeys(STEPS)
-        by_object = regressor(sampler=Mile(**STEPS), **nothing).fit(X, Y)
+        sampler = replace(SAMPLERS["mile"]["default"], **STEPS)
+        by_object = regressor(sampler=sampler, **nothing).fit(X, Y)
         np.testing.assert_array_equal(by_object.predict(X), model.predict(X))
 
     def test_more_chains_leave_the_first_ones_alone(self, model):

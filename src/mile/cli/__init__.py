@@ -35,7 +35,8 @@ TimeLimit = Annotated[
     str | None, typer.Option(help="Time that may be taken, such as 90s, 10m or 2h; budgets are cut to fit.")
 ]
 Preset = Annotated[
-    str, typer.Option(help="paper, quick (a tenth of the steps), accurate (four times as many) or exact.")
+    str,
+    typer.Option(help="default, paper, quick (a tenth of the paper's steps), accurate (four times as many) or exact."),
 ]
 Sampler = Annotated[
     str, typer.Option(help="mile, adjusted, stochastic, auto, nuts, naive_mclmc, split_hmc, pgps or deep_ensemble.")
@@ -71,7 +72,7 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
     task: Task = "auto",
     drop: Drop = None,
-    preset: Preset = "paper",
+    preset: Preset = "default",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
     network: Network = None,
@@ -168,7 +169,7 @@ def forecast(
     target: Target = None,
     task: Task = "auto",
     drop: Drop = None,
-    preset: Preset = "paper",
+    preset: Preset = "default",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
     network: Network = None,

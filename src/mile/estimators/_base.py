@@ -14,7 +14,7 @@ from mile._checks import check_choice, check_count, check_number
 from mile._progress import Progress, show_progress
 from mile.configuration import describe
 from mile.data import Dataset, Standardizer, prepare
-from mile.estimators._problem import Learner, Problem, check_widths, choose_template, default_network
+from mile.estimators._problem import Learner, Problem, check_widths, choose_template, default_network, table_defaults
 from mile.execution import Backend, choose_backend
 from mile.expectation import Expected, forecast_fit
 from mile.fitting import fit
@@ -26,7 +26,7 @@ from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
 from mile.report import render
 from mile.results import Fit
-from mile.samplers import PRESETS, Sampler, configure
+from mile.samplers import AUTO, DEFAULT, PRESETS, Sampler, configure
 from mile.sampling import seed_for
 from mile.storage import write_page
 
@@ -44,10 +44,10 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
     def __init__(
         self,
         hidden_layer_sizes: tuple[int, ...] | None = None,
-        activation: str = "relu",
+        activation: str | None = None,
         *,
         n_chains: int = 12,
-        preset: str = "paper",
+        preset: str = DEFAULT,
         warmup_steps: int | None = None,
         sampling_steps: int | None = None,
         n_draws: int | None = None,
@@ -131,7 +131,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _network(self, problem: Problem) -> Any:
         if problem.network is None and self.network is None:
-            return default_network(problem, self.hidden_layer_sizes, self.activation)
+            return default_network(problem, self.hidden_layer_sizes, self.activation, self.preset)
         shape, n_outputs = problem.x.shape[1:], problem.likelihood.n_outputs
         return problem.network or self._template().sized(shape, n_outputs)
 
@@ -152,9 +152,13 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             "target": getattr(self, "target_name_", None),
         }
 
-    def _configuration(self) -> dict[str, Any]:
-        """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was."""
-        check_choice("activation", self.activation, ACTIVATIONS)
+    def _configuration(self, n_rows: int = 0) -> dict[str, Any]:
+        """Check every argument, so that a mistake shows before any training and leaves an earlier fit as it was.
+
+        Budgets that depend on the number of rows are right only once it is given.
+        """
+        if self.activation is not None:
+            check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("preset", self.preset, PRESETS)
         if self.hidden_layer_sizes is not None:
             check_widths(self.hidden_layer_sizes)
@@ -174,13 +178,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             "n_chains": check_count("n_chains", self.n_chains),
             "prior": choose_prior(self.prior, self.prior_scale),
             "temperature": check_number("temperature", self.temperature, positive=True),
-            "sampler": configure(
-                self.sampler,
-                self.preset,
-                warmup_steps=self.warmup_steps,
-                sampling_steps=self.sampling_steps,
-                n_draws=self.n_draws,
-            ),
+            "sampler": self._sampler(n_rows),
             "training": Training(
                 learning_rate=check_number("learning_rate", self.learning_rate, positive=True),
                 weight_decay=check_number("weight_decay", self.weight_decay, smallest=0.0),
@@ -189,6 +187,15 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
                 stopping=Patience(epochs=check_count("patience", self.patience)),
             ),
         }
+
+    def _sampler(self, n_rows: int) -> Sampler:
+        is_table = self.network is None
+        budgets = {"warmup_steps": self.warmup_steps, "sampling_steps": self.sampling_steps, "n_draws": self.n_draws}
+        if is_table and self.hidden_layer_sizes is None and self.sampler in ("mile", AUTO):
+            usual = table_defaults(self.preset, n_rows).steps
+            budgets = {name: usual.get(name) if value is None else value for name, value in budgets.items()}
+        preset = self.preset if is_table or self.preset != DEFAULT else "paper"
+        return configure(self.sampler, preset, **budgets)
 
     @property
     def seed_(self) -> int:
@@ -278,10 +285,10 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def forecast(self, X: Any, y: Any) -> Expected:
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
-        configuration = self._configuration()
+        self._configuration()
         fresh: Any = clone(self)
         problem = fresh._prepare(X, y)
-        network = self._network(problem)
+        network, configuration = self._network(problem), self._configuration(len(problem.x))
         return forecast_fit(self._dataset(problem, 0), network, problem.likelihood, **configuration)
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -326,12 +333,12 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         return self._fit_named(X, y, columns, target)
 
     def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
-        configuration = self._configuration()
+        self._configuration()
         problem = self._prepare(X, y)
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
         self.target_name_ = target if isinstance(target, str) else None
-        self._fit(problem, configuration)
+        self._fit(problem, self._configuration(len(problem.x)))
         return self
 
     @abstractmethod

@@ -25,7 +25,7 @@ from mile.optimize import Training
 from mile.pretraining import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
 from mile.priors import Prior
 from mile.results import Fit
-from mile.samplers import Sampler
+from mile.samplers import DEFAULT, Sampler
 from mile.text import SMALLEST_VOCABULARY, Tokenizer, check_texts
 
 _ATTACHED = "tokenizer"
@@ -83,7 +83,7 @@ class MileTextClassifier(MileClassifier):
     _kind = "text classifier"
     # Arguments of the default network of tables.
     hidden_layer_sizes = None
-    activation = "relu"
+    activation = None
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class MileTextClassifier(MileClassifier):
         embedding: FixedArray | str | Path | None = None,
         pretraining_epochs: int = 2,
         n_chains: int = 12,
-        preset: str = "paper",
+        preset: str = DEFAULT,
         warmup_steps: int | None = None,
         sampling_steps: int | None = None,
         n_draws: int | None = None,
@@ -248,7 +248,7 @@ class MileTextClassifier(MileClassifier):
             )
         return network
 
-    def _configuration(self) -> dict[str, Any]:
+    def _configuration(self, n_rows: int = 0) -> dict[str, Any]:
         network = self._template()
         check_count("pretraining_epochs", self.pretraining_epochs)
         if not isinstance(self.embedding, FixedArray | str | Path | None):
@@ -257,7 +257,7 @@ class MileTextClassifier(MileClassifier):
             raise ValueError("the network has an embedding of its own: leave embedding out.")
         if isinstance(self.embedding, FixedArray):
             replace(network, embedding=self.embedding)  # must fit
-        return super()._configuration()
+        return super()._configuration(n_rows)
 
     def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
         texts = check_texts(X)

@@ -23,7 +23,8 @@ from mile.samplers.point import DeepEnsemble
 from mile.samplers.split_hmc import SplitHmc
 from mile.samplers.stochastic import Stochastic
 
-# Name of a sampler -> its presets. The first preset of each is what its paper used.
+# Name of a sampler -> its presets. The first preset of each is what its paper used, and what "default" stands for
+# where there is no other.
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "mile": _mile.PRESETS,
     "adjusted": _adjusted.PRESETS,
@@ -47,12 +48,15 @@ TITLES: Mapping[str, str] = {
 }
 # Words that stand for a choice among them: the sampler that suits the time limit, and the preset without bias.
 AUTO, EXACT = "auto", "exact"
+DEFAULT = "default"  # the preset of the estimators
 PRESETS = (*_mile.PRESETS, EXACT)
 
 # What files may name.
 KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()} | {AUTO: Auto}
 
 __all__ = [
+    "AUTO",
+    "DEFAULT",
     "KINDS",
     "MINIBATCHES",
     "PRESETS",
@@ -107,12 +111,17 @@ def configure(
     if isinstance(sampler, str) and sampler in (*SAMPLERS, AUTO):
         check_choice("preset", preset, PRESETS)
         if sampler != AUTO:
-            return _with_budgets(SAMPLERS[sampler][preset], budgets)
-        full, stochastic = (_with_budgets(SAMPLERS[name][preset], budgets) for name in ("mile", "stochastic"))
+            return _with_budgets(_preset(sampler, preset), budgets)
+        full, stochastic = (_with_budgets(_preset(name, preset), budgets) for name in ("mile", "stochastic"))
         return Auto(full=full, stochastic=stochastic)
     if not hasattr(type(sampler), "phases"):
         raise ValueError(f"sampler must be one of {sorted((*SAMPLERS, AUTO))} or a sampler object; got {sampler!r}.")
     return _with_budgets(sampler, budgets)
+
+
+def _preset(sampler: str, name: str) -> Any:
+    presets = SAMPLERS[sampler]
+    return presets["paper"] if name == DEFAULT and name not in presets else presets[name]
 
 
 def _with_budgets(configured: Any, budgets: dict[str, int]) -> Any:

@@ -69,9 +69,8 @@ class TestAuto:
         assert isinstance(chosen.sampler, Stochastic)
 
     def test_of_an_estimator_has_the_preset_and_budgets_and_is_kept_in_files(self, tmp_path):
-        model = MileRegressor(
-            (4,), sampler="auto", n_chains=2, warmup_steps=60, sampling_steps=40, max_epochs=2, random_state=0
-        )
+        budgets = {"warmup_steps": 60, "sampling_steps": 40, "max_epochs": 2}
+        model = MileRegressor((4,), sampler="auto", preset="paper", n_chains=2, random_state=0, **budgets)
         x = np.random.default_rng(0).standard_normal((60, 3))
         model.fit(x, x[:, 0])
         assert model.fit_.sampler == dataclasses.replace(SMALL, n_draws=40, step_size=1e-3)

@@ -1,0 +1,70 @@
+"""What the presets of the estimators stand for."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mile import MileClassifier, MileRegressor, MileTextClassifier
+from mile.samplers import PRESETS, SAMPLERS, Mile, Nuts, configure
+from mile.samplers.mile import Linear
+
+SMALL = {"warmup_steps": 20, "sampling_steps": 4, "n_chains": 1, "max_epochs": 1, "random_state": 0}
+
+
+def fitted(n_rows, kind=MileRegressor, **options):
+    x = np.random.default_rng(0).standard_normal((n_rows, 2))
+    return kind(**SMALL, **options).fit(x, (x[:, 0] > 0).astype(int) if kind is MileClassifier else x[:, 0]).fit_
+
+
+class TestTheNetworkOfATable:
+    @pytest.mark.parametrize(("n_rows", "hidden"), [(999, (16, 16)), (1_000, (16, 16, 16))])
+    def test_is_deeper_where_there_are_many_rows(self, n_rows, hidden):
+        network = fitted(n_rows).network
+        assert (network.hidden, network.activation) == (hidden, "gelu")
+
+    def test_is_that_of_the_paper_where_that_is_asked_for(self):
+        network = fitted(1_000, preset="paper").network
+        assert (network.hidden, network.activation) == ((16, 16), "relu")
+
+    def test_has_the_layers_and_activation_that_are_given(self):
+        network = fitted(60, MileClassifier, hidden_layer_sizes=(3,), activation="tanh").network
+        assert (network.hidden, network.activation) == ((3,), "tanh")
+
+
+class TestDefault:
+    def test_is_what_estimators_have(self):
+        for kind in (MileRegressor, MileClassifier, MileTextClassifier):
+            assert kind().preset == "default"
+
+    def test_ends_with_smaller_steps_than_the_paper_and_makes_fewer(self):
+        ours, paper = configure("mile", "default"), configure("mile", "paper")
+        assert ours.schedule == Linear(start=0.5, end=0.01)
+        assert (paper.warmup_steps, paper.sampling_steps, paper.schedule.end) == (50_000, 10_000, 0.1)
+        assert ours.warmup_steps + ours.sampling_steps < paper.warmup_steps + paper.sampling_steps
+
+    def test_makes_fewer_steps_where_the_network_is_deeper(self):
+        for n_rows, steps in [(999, 40_000), (1_000, 25_000)]:
+            sampler = MileRegressor()._configuration(n_rows)["sampler"]
+            assert sampler.warmup_steps + sampler.sampling_steps == steps
+        given = MileRegressor(warmup_steps=300)._configuration(1_000)["sampler"]
+        assert (given.warmup_steps, given.sampling_steps) == (300, 5_000)
+        own_layers = MileRegressor((8,))._configuration(1_000)["sampler"]
+        assert own_layers == configure("mile", "default")
+        own_sampler = Mile(warmup_steps=100, sampling_steps=10, n_draws=10)
+        assert MileRegressor(sampler=own_sampler)._configuration(1_000)["sampler"] == own_sampler
+
+    def test_of_another_network_is_the_papers(self):
+        network = (lambda key: {"w": jnp.zeros((2, 2))}, lambda arrays, x: x @ arrays["w"])
+        assert fitted(60, network=network).sampler.schedule == Mile().schedule
+        assert fitted(60).sampler.schedule != Mile().schedule
+
+    def test_of_other_samplers_is_that_of_their_papers(self):
+        assert configure("nuts", "default") == Nuts()
+        for sampler in SAMPLERS:
+            assert type(configure(sampler, "default")) is type(configure(sampler, "paper"))
+
+
+def test_an_unknown_preset_is_named_with_the_known_ones():
+    with pytest.raises(ValueError, match="fast") as caught:
+        MileRegressor(preset="fast").fit(np.zeros((30, 1)), np.arange(30.0))
+    assert all(repr(name) in str(caught.value) for name in PRESETS)
