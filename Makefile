@@ -13,7 +13,8 @@ DEV := $(VENV)/.installed-dev
 BROWSER := $(VENV)/.installed-browser
 BENCH := $(VENV)/.installed-bench
 SMALL_TABLES := airfoil,concrete,energy,yacht
-OLDER_EXPERIMENTS := samplers stability pgps split-hmc images texts stochastic
+OTHER_EXPERIMENTS := classification diagnostics samplers complexity datasize ablations presets images texts stability pgps \
+	split-hmc stochastic alternatives
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
@@ -55,7 +56,7 @@ paper: $(RUNTIME) ## compute the paper's main tables here, as far as an hour on 
 
 paper-full: $(RUNTIME) ## compute all tables of the paper here, by both protocols (many hours; mile paper list)
 	@set -e; for name in uci calibration grad-evals; do $(VENV)/bin/mile paper run $$name --again --protocol all; done
-	@set -e; for name in $(OLDER_EXPERIMENTS); do $(VENV)/bin/mile paper run $$name --again; done
+	@set -e; for name in $(OTHER_EXPERIMENTS); do $(VENV)/bin/mile paper run $$name --again; done
 
 lint: $(DEV) ## check style, formatting and types
 	@$(VENV)/bin/ruff check .
