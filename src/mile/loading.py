@@ -310,8 +310,9 @@ def _draws_of(
             raise UntrustedFileError("the chains of this run were not saved together.")
         pending = [_pending(record, layout) for record in records]
         n_stored = n_draws // layout.chunk * layout.chunk
-        # A chain that is ahead has the newest common draws in a chunk already.
-        pending = [part if len(part[1]) >= n_draws - n_stored else None for part in pending]
+        # A chain that is ahead, or has all its draws, has the newest common ones in a chunk already.
+        is_last = [n_stored + len(part[1]) == record.n_draws for record, part in zip(records, pending, strict=True)]
+        pending = [part if last else None for part, last in zip(pending, is_last, strict=True)]
         ahead = [row for row, part in zip(rows, pending, strict=True) if part is None]
         check_draws(folder, manifest, layout, ahead, n_draws)
     check_draws(folder, manifest, layout, rows, n_stored)
@@ -322,7 +323,7 @@ def _draws_of(
 def _pending(record: Record, layout: Layout) -> list[np.ndarray]:
     """Return the draws of a chain that were in no chunk yet."""
     parts = [_stack([record], f"draw.{number}")[0] for number in range(3)]
-    count = record.n_draws % layout.chunk
+    count = record.n_draws % layout.chunk if record.n_draws < layout.n_draws else 0
     if [part.shape for part in parts] != [(count, layout.dimension), (count,), (count,)]:
         raise UntrustedFileError("the newest draws of this run do not have the shape of the others.")
     return parts

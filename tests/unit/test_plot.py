@@ -22,7 +22,7 @@ TEST_X, TEST_Y, TEST_LABELS = X[100:], Y[100:], LABELS[100:]
 
 @pytest.fixture(scope="module")
 def fit():
-    return MileRegressor(**BUDGET, n_draws=100, random_state=0).fit(X[:100], Y[:100]).fit_
+    return MileRegressor(**BUDGET, n_draws=100, preset="paper", random_state=0).fit(X[:100], Y[:100]).fit_
 
 
 @pytest.fixture(scope="module")

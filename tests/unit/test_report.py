@@ -137,7 +137,7 @@ class TestNumbers:
     def test_summary_says_what_was_fitted_and_what_it_cost(self, fit, text):
         summary = Page(text).texts["summary"]
         for part in (
-            "3 networks, hidden layers of 4 relu units, 26 weights each",
+            "3 networks, hidden layers of 4 gelu units, 26 weights each",
             "dose (mg)",
             "3 features (a, b, c)",
             "3 of 3 chains are used, 100 draws each: 300 networks",
@@ -390,7 +390,7 @@ class TestOddFits:
         fit = MileRegressor(**BUDGET | {"n_chains": 1}, n_draws=20, random_state=0).fit(X[:60], Y[:60]).fit_
         page = checked(render(fit, TEST_X, TEST_Y, title="x"))
         assert page.figures == NUMBERS
-        assert "1 network, hidden layers of 4 relu units, 26 weights, was trained" in page.texts["summary"]
+        assert "1 network, hidden layers of 4 gelu units, 26 weights, was trained" in page.texts["summary"]
         assert "need two chains" in page.texts["figure-variances"]
 
     def test_of_a_deep_ensemble(self):

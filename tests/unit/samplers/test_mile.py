@@ -132,7 +132,7 @@ class TestPresets:
 
     @pytest.mark.parametrize("name", SAMPLERS)
     def test_every_sampler_has_every_preset(self, name):
-        assert list(SAMPLERS[name]) == ["paper", "quick", "accurate"]
+        assert [preset for preset in SAMPLERS[name] if preset != "default"] == ["paper", "quick", "accurate"]
 
 
 class TestConfigure:
