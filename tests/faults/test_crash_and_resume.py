@@ -10,8 +10,10 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
+import clusters
 import numpy as np
 import pytest
 import runs
@@ -31,6 +33,7 @@ from mile import (
     blocks,
     ensemble,
 )
+from mile.execution import InProcess
 from mile.optimize import Training
 from mile.storage import _platform, read_manifest
 
@@ -347,3 +350,33 @@ class TestGoingOn:
         assert_same_bits(resumed, whole)
         runs.assert_same_files(folder, runs.contents(tmp_path / "whole"))
         assert json.loads((folder / "MANIFEST.json").read_bytes())["manifest"]["finished"]
+
+
+class OneByOne(InProcess):
+    """Chains that do not wait for each other, as on a cluster; blocks of a known length."""
+
+    block_steps = 0
+
+    def bounded(self, n_steps, n_left):
+        return self.block_steps
+
+    def flow(self, *arguments, together=False):
+        return super().flow(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("block_steps", "n_made", "n_common"),
+    [(62, 2 * 124 + 62, 17), (80, 2 * 160 + 80, 23)],
+    ids=["chains are ahead by some chunks", "chains have all their draws"],
+)
+def test_a_stopped_run_whose_chains_are_at_different_steps_has_the_draws_of_all(
+    block_steps, n_made, n_common, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(OneByOne, "block_steps", block_steps)
+    stop = clusters.At({"sampling": partial(os.kill, os.getpid(), signal.SIGINT)}, after=n_made)
+    with pytest.raises(KeyboardInterrupt):
+        runs.begin(tmp_path / "run", backend=OneByOne(n_threads=1), progress=stop)
+    stopped = mile.load(tmp_path / "run").chains
+    whole = mile.resume(tmp_path / "run").chains
+    for name in ("draws", "logdensity", "energy_change"):
+        np.testing.assert_array_equal(getattr(stopped, name), getattr(whole, name)[:, :n_common])
