@@ -61,6 +61,7 @@ def draw_laws(rows: list[dict[str, str]], x_column: str, x_label: str, path: Pat
                 axes[title].loglog(x, law.at(x), "--", color=PAPER, lw=1.2)
                 text = f"exponent {law.exponent:.2f}, R² {law.r_squared:.3f}"
                 axes[title].annotate(text, (0.05, 0.9), xycoords="axes fraction", fontsize="small")
+            axes[title].yaxis.set_minor_formatter("")  # labels are for the powers of ten
         for column, title in SCORES.items():
             for method in ("MILE", "DE"):
                 chosen = [row for row in rows if row["method"].split()[0] == method]

@@ -189,7 +189,7 @@ def demo(console: Console, out: Path) -> None:
     x_train, x_test, y_train, y_test = split
     console.say(
         f"Diabetes progression after a year: {len(x_train)} patients to learn from, {len(x_test)} to test on, "
-        f"{x.shape[1]} features.\nTraining 12 networks, then sampling 12 chains of 60,000 steps "
+        f"{x.shape[1]} features.\nTraining 12 networks, then sampling 12 chains of 40,000 steps "
         "(about a minute on two cores).\n"
     )
     began = time.perf_counter()
