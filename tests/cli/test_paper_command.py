@@ -126,8 +126,8 @@ def test_what_stops_the_command_stops_the_experiment_first(tmp_path, number, cod
     script = tmp_path / "slow.py"
     script.write_text(
         "import sys, time\n"
-        "print('begun', flush=True)\n"
         "try:\n"
+        "    print('begun', flush=True)\n"
         "    time.sleep(60)\n"
         "except KeyboardInterrupt:\n"
         "    print('saved', flush=True)\n"
