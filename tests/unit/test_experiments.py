@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stand_ins import write_yacht
 
 import mile
 from mile.storage import write_table
@@ -50,12 +51,7 @@ def rows():
 def data_dir(tmp_path_factory):
     """A folder with a table that looks like yacht."""
     folder = tmp_path_factory.mktemp("data")
-    rng = np.random.default_rng(1)
-    names = ["longitudinal_position", "prismatic_coefficient", "length_displacement_ratio", "beam_draught_ratio"]
-    names += ["length_beam_ratio", "froude_number"]
-    columns = dict(zip(names, rng.normal(size=(6, 308)), strict=True))
-    target = np.sin(columns["froude_number"]) + 0.1 * rng.normal(size=308)
-    write_table(folder / "yacht.csv.gz", columns | {"residuary_resistance": target})
+    write_yacht(folder, np.random.default_rng(1))
     return folder
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stand_ins import write_yacht
 
 import mile
 from mile.storage import write_table
@@ -74,11 +75,7 @@ def data_dir(tmp_path_factory):
     """A folder with tables that look like yacht and ionosphere."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(1)
-    names = ["longitudinal_position", "prismatic_coefficient", "length_displacement_ratio", "beam_draught_ratio"]
-    names += ["length_beam_ratio", "froude_number"]
-    columns = dict(zip(names, rng.normal(size=(6, 308)), strict=True))
-    target = np.sin(columns["froude_number"]) + 0.1 * rng.normal(size=308)
-    write_table(folder / "yacht.csv.gz", columns | {"residuary_resistance": target})
+    write_yacht(folder, rng)
     x = rng.normal(size=(351, 34))
     x[:, 1] = 0.0
     columns = {f"a{number:02}": column for number, column in enumerate(x.T, 1)}
