@@ -8,8 +8,11 @@ from typing import Any
 # Distinguishable with any color vision (Okabe and Ito 2008), as in the library's own figures.
 COLORS = {
     "MILE": "#0072b2",
+    "stochastic": "#0072b2",
+    "single chain": "#56b4e9",
     "DE": "#e69f00",
     "DE-0.01": "#b06f00",
+    "single DNN": "#b06f00",
     "NUTS": "#009e73",
     "NUTS-20": "#009e73",
 }

@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import class_tables
 from campaign import Work, main
 from catalog import Cell, find
-from comparison import paper_number
-from drawing import PAPER, color_of, panels
+from dot_chart import draw_beside_paper
 from scoring import costs, ensemble_costs, scores
-from summaries import Summary, mean_of
+from summaries import Summary
 from workbench import Fitted, Workbench
 
 N_CLASSES = 2
@@ -107,27 +106,8 @@ def load(name: str, data_dir: str | None) -> None:
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
-    """Show the LPPD of each way to predict, ours beside the paper's."""
-    datasets = [name for name in EXPERIMENT.datasets if any(row["dataset"] == name for row in rows)]
-    with panels(datasets, path, "LPPD, higher is better") as axes:
-        for dataset, ax in axes.items():
-            found = {row["method"] for row in rows if row["dataset"] == dataset}
-            methods = [name for name in _SHOWN if name in found]
-            for height, method in enumerate(methods):
-                chosen = [row for row in rows if (row["dataset"], row["method"]) == (dataset, method)]
-                color = color_of("MILE" if method == "stochastic" else method)
-                for shift, protocol in ((0.0, "paper"), (-0.22, "corrected")):
-                    values = [float(row["lppd"]) for row in chosen if row["protocol"] == protocol]
-                    mean, error, n_rows = mean_of(values)
-                    if n_rows:
-                        style = {"marker": "o" if protocol == "paper" else "s", "color": color, "capsize": 2}
-                        label = f"ours, {protocol} protocol"
-                        ax.errorbar(mean, height + shift, xerr=np.nan_to_num(error), label=label, ls="", **style)
-                known = {"dataset": dataset, "method": method, "protocol": "paper"}
-                paper = paper_number(EXPERIMENT, known, "lppd").value
-                ax.plot(paper, height + 0.22, marker="D", mfc="none", color=PAPER, label="the paper", ls="")
-            ax.set_yticks(range(len(methods)), methods)
-            ax.set_ylim(-0.5, len(methods) - 0.5)
+    """Show the LPPD of each way to predict."""
+    draw_beside_paper(EXPERIMENT, rows, path, _SHOWN)
 
 
 WORK = Work(measure=measure, load=load, is_fitted=is_fitted, draw=draw, is_derived=is_borrowed)

@@ -9,18 +9,14 @@ file of its own.
 import sys
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import load
 from campaign import Work, main
 from catalog import Cell
-from comparison import paper_number
-from drawing import PAPER, color_of, panels
+from dot_chart import draw_beside_paper
 from protocols import paper_split
 from regression import UCI, Prediction, is_fitted, predict, sampler_of, training_of
 from scoring import costs, ensemble_costs, scores
-from summaries import mean_of
 from workbench import Workbench
 
 __all__ = ["TABLE_TRAINING", "paper_split", "run"]
@@ -59,30 +55,8 @@ def run(name: str, split: int, methods: list[str], data_dir: str | None, chains:
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
-    """Show the LPPD of each method on each table, ours beside the paper's."""
-    rows = [row for row in rows if row["lppd"]]
-    methods = [name for name in ("DE", "DE-0.01", "NUTS", "MILE") if any(row["method"] == name for row in rows)]
-    with panels(UCI.datasets, path, "LPPD, higher is better") as axes:
-        for name, ax in axes.items():
-            for place, method in enumerate(methods):
-                for shift, protocol in ((0.0, "paper"), (-0.22, "corrected")):
-                    values = [
-                        float(row["lppd"])
-                        for row in rows
-                        if (row["dataset"], row["method"], row["protocol"]) == (name, method, protocol)
-                    ]
-                    mean, error, _ = mean_of(values)
-                    style = {"marker": "o" if protocol == "paper" else "s", "color": color_of(method), "capsize": 2}
-                    if values:
-                        label = f"ours, {protocol} protocol"
-                        ax.errorbar(mean, place + shift, xerr=np.nan_to_num(error), label=label, ls="", **style)
-                known = {"dataset": name, "method": method, "protocol": "paper"}
-                paper = paper_number(UCI, known, "lppd")
-                if not np.isnan(paper.value):
-                    style = {"marker": "D", "mfc": "none", "color": PAPER, "capsize": 2}
-                    ax.errorbar(paper.value, place + 0.22, xerr=paper.error, label="the paper", ls="", **style)
-            ax.set_yticks(range(len(methods)), methods)
-            ax.set_ylim(-0.5, len(methods) - 0.5)
+    """Show the LPPD of each method on each table."""
+    draw_beside_paper(UCI, rows, path, ("DE", "DE-0.01", "NUTS", "MILE"))
 
 
 if __name__ == "__main__":

@@ -359,6 +359,34 @@ def test_a_study_of_settings_says_what_the_tuning_came_to(data_dir, runs, monkey
     assert "0.5 to 0.1" in comparison.text_table(comparison.compare(experiment, list(rows.values())))
 
 
+# -- particles ----------------------------------------------------------------------------------------
+
+
+def test_particles_and_both_ways_to_score_chains_share_the_rows_of_a_table(data_dir, runs, tmp_path, monkeypatch):
+    script = load_script("pgps")
+    budget = {"n_draws": 4, "path_steps": 50, "field_updates": 2, "adjustment_steps": 2, "langevin_steps": 5}
+    particles = {"options": budget}
+    experiment = reduced("pgps", ["MILE", "PGPS"], ["ionosphere"], PGPS=particles)
+    corrected = {"protocols": ["corrected"], "datasets": ["ionosphere"], "methods": ["MILE", "DE", "PGPS"]}
+    experiment = replace(experiment, rows=[*experiment.rows, corrected])
+    monkeypatch.setattr(script, "EXPERIMENT", experiment)
+    assert script.sampler_of(Cell("ionosphere", "PGPS", "paper", 1)).rescale_batches is False
+    assert script.sampler_of(Cell("ionosphere", "PGPS", "corrected", 1)).rescale_batches is True
+    run(experiment, script.WORK, data_dir, runs, "--protocol", "all", "--summary", str(tmp_path / "rows.csv"))
+    rows = {(row["method"], row["protocol"]): row for row in Summary(tmp_path / "rows.csv").rows}
+    assert len(rows) == 5
+    names = sorted(path.name for path in (runs / f"pgps-corrected{SIZE}").glob("*.run"))
+    assert names == ["ionosphere-MILE-1.run", "ionosphere-PGPS-1.run"]  # one fit for MILE's two rows and the members
+    # One draw alone predicts worse than the mixture; both have the same accuracy, which is the mixture's.
+    one, mixture = rows["MILE", "paper"], rows["MILE", "corrected"]
+    assert float(one["lppd"]) < float(mixture["lppd"]) < 0.0
+    assert one["accuracy"] == mixture["accuracy"]
+    cloud = rows["PGPS", "corrected"]
+    assert (cloud["chains"], cloud["draws"], mixture["chains"]) == ("1", "4", "2")
+    assert int(cloud["limited_moves"]) >= 0 == int(cloud["reverted_moves"])
+    assert int(rows["DE", "corrected"]["gradient_evaluations"]) == 0
+
+
 # -- diagnostics --------------------------------------------------------------------------------------
 
 
@@ -382,7 +410,7 @@ def test_every_layer_is_diagnosed(data_dir, runs, monkeypatch):
     assert (runs / "diagnostics" / f"figure{SIZE}.png").stat().st_size > 5_000
 
 
-@pytest.mark.parametrize("name", ["classification", "complexity", "datasize", "ablations", "diagnostics"])
+@pytest.mark.parametrize("name", ["classification", "complexity", "datasize", "ablations", "diagnostics", "pgps"])
 def test_the_full_experiments_forecast_and_print_their_tables(name, capsys, tmp_path):
     script, experiment = load_script(name), catalog.find(name)
     work = replace(script.WORK, measure=lambda cell, bench: None, load=None, draw=None)
