@@ -15,7 +15,7 @@ from unittest import mock
 from targets import small_dataset
 
 import mile
-from mile import MLP, Gaussian, Mile, Status, ensemble, fitting, itinerary, journey, sampling
+from mile import MLP, Gaussian, Mile, Status, ensemble, fitting, itinerary, sampling, whereabouts
 from mile._progress import Silent
 from mile.optimize import Training
 from mile.storage import _durable, _run
@@ -97,13 +97,13 @@ def frequent_checkpoints(steps: int = 40):
 @contextlib.contextmanager
 def failing_chain(chain: int):
     """Let one chain fail in its first phase, so that another one replaces it."""
-    finish = journey.Journey._finish
+    close = whereabouts.Whereabouts.close_phase
 
-    def fail(self: Any, phase: Any) -> None:
+    def fail(self: Any, phase: Any, ends: Any) -> None:
         self.status[self.ids == chain] = Status.BAD_STEPS
-        finish(self, phase)
+        close(self, phase, ends)
 
-    with mock.patch.object(journey.Journey, "_finish", fail):
+    with mock.patch.object(whereabouts.Whereabouts, "close_phase", fail):
         yield
 
 

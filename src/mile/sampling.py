@@ -37,6 +37,7 @@ from mile.storage import (
     open_run,
     read_manifest,
 )
+from mile.whereabouts import Whereabouts
 
 _ADVICE = "Go on by calling mile.sample again with the same arguments."
 
@@ -273,9 +274,7 @@ def time_step(
     forecast = Forecaster(sampler, len(positions), watch)
     ids = np.arange(len(positions), dtype=np.uint32)
     loop = Loop(backend or InProcess(), Silent(), target, None, Unsaved(), watch)
-    groups = loop.backend.program.groups(range(len(positions)))
-    journey = Journey(sampler, loop, seed, ids, groups, None, [positions[group] for group in groups])
-    journey.rehearse(forecast)
+    Journey(_start(sampler, loop, positions, seed, ids, None), loop).rehearse(forecast)
     return forecast
 
 
@@ -311,26 +310,34 @@ def run_chains(
     loop = Loop(
         backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch(), monitor
     )
-    groups = loop.backend.program.groups(range(len(positions)))
     draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
-    journey = Journey(sampler, loop, seed, ids, groups, draws, [positions[group] for group in groups])
-    journey.restore()
+    at = _start(sampler, loop, positions, seed, ids, draws)
+    at.restore(loop.run)
+    journey = Journey(at, loop)
     forecast = Forecaster(sampler, len(positions), loop.watch, _sizes(draws))
-    while not journey.finished:
+    while not at.finished:
         journey.run_phase(forecast)
     recorded = draws.result()
-    last = journey.info[sampler.phases[-1].name]
+    last = at.info[sampler.phases[-1].name]
     return Chains(
         draws=recorded.position,
         logdensity=recorded.logdensity,
         energy_change=recorded.energy_change,
-        status=tuple(Status(code) for code in journey.status),
+        status=tuple(Status(code) for code in at.status),
         tuned=Tuned(last["step_size"], last["L"], last.get("inverse_mass")),
-        info=journey.info,
-        history=journey.history,
-        gradient_evaluations=count_gradients(sampler, journey.info, len(positions)),
+        info=at.info,
+        history=at.history,
+        gradient_evaluations=count_gradients(sampler, at.info, len(positions)),
         seed=seed,
     )
+
+
+def _start(sampler: Sampler, loop: Loop, positions: np.ndarray, seed: int, ids: np.ndarray, draws: Any) -> Whereabouts:
+    """Return chains that have not made a step, in groups as wide as the backend's programs."""
+    program = loop.backend.program
+    groups = program.groups(range(len(positions)))
+    carries = [positions[group] for group in groups]
+    return Whereabouts(sampler, loop.target, program, seed, ids, groups, draws, carries)
 
 
 def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_chains: int) -> np.ndarray:

@@ -18,7 +18,7 @@ RANKS = [
     ["storage", "execution"],
     ["optimize", "samplers"],
     ["blocks", "forecast", "configuration", "ensemble"],
-    ["itinerary", "pretraining"],
+    ["itinerary", "pretraining", "whereabouts"],
     ["journey"],
     ["sampling"],
     ["predict"],
