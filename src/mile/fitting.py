@@ -13,9 +13,10 @@ import numpy as np
 from mile import native
 from mile._checks import check_count, check_number
 from mile._compilation import use_compilation_cache
-from mile._errors import FitFailedError, FitWarning, Status
+from mile._errors import FitWarning, Status
 from mile._progress import Progress, Silent, duration
 from mile._watch import Watch
+from mile.attempts import Attempt, report_failures
 from mile.configuration import describe
 from mile.data import Dataset
 from mile.ensemble import Members, train_members
@@ -29,13 +30,12 @@ from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal, Prior
 from mile.results import Fit
 from mile.samplers import MINIBATCHES, Auto, Mile, Sampler, with_plan
-from mile.sampling import Chains, describe_failures, run_chains, saved_when_stopped, seed_for, time_step
+from mile.sampling import describe_failures, run_chains, saved_when_stopped, seed_for, time_step
 from mile.storage import (
     DATA,
     SCALES,
     Manifest,
     Run,
-    StoredDraws,
     Unsaved,
     check_space,
     fingerprint,
@@ -267,14 +267,14 @@ class Work:
         validation = pad_rows(dataset.x_valid, dataset.y_valid)
         options: dict[str, Any] = {"seed": self.seed, "backend": crew, "run": run, "watch": watch, "progress": progress}
 
-        def attempt(chain_ids: range) -> _Attempt:
+        def attempt(chain_ids: range) -> Attempt:
             members = train_members(posterior, validation, self.training, chain_ids, **options)
             sampler = self._within_time(target, members, run, watch, crew)
             good = np.array([code == Status.OK for code in members.status])
             scored = watched and len(dataset.y_valid) > 0
             monitor = RunningScore(self.network, self.likelihood, dataset, good) if scored else None
             chains = run_chains(sampler, target, members.positions, chain_ids=chain_ids, monitor=monitor, **options)
-            return _Attempt(np.asarray(chain_ids), members, chains, sampler)
+            return Attempt(np.asarray(chain_ids), members, chains, sampler)
 
         result = attempt(range(self.n_chains))
         self._report_cuts(result, watch)
@@ -285,9 +285,9 @@ class Work:
             status |= dict(zip(reserve.chain_ids.tolist(), reserve.status, strict=True))
             reasons = describe_failures(result.status, result.chain_ids)
             result = result.replace(failed, reserve)
-            _report(result, reasons, self.n_chains)
+            report_failures(result, reasons, self.n_chains)
         elif failed.size:
-            _report(result, describe_failures(result.status, result.chain_ids), self.n_chains, replaced=False)
+            report_failures(result, describe_failures(result.status, result.chain_ids), self.n_chains, replaced=False)
         run.finish(status)
         if isinstance(self.likelihood, Gaussian):
             warn_of_spikes(result.chains.draws, result.ok, posterior, dataset)
@@ -338,7 +338,7 @@ class Work:
             forecast = timed(sampler)
         return choice | (plan_budgets(sampler, forecast, time_limit - watch.elapsed) or {})
 
-    def _report_cuts(self, result: "_Attempt", watch: Watch) -> None:
+    def _report_cuts(self, result: Attempt, watch: Watch) -> None:
         used, n_draws = result.sampler, result.chains.logdensity.shape[1]
         chose_minibatches = isinstance(self.sampler, Auto) and used.name != self.sampler.full.name
         wanted = with_plan(self.sampler, {MINIBATCHES: 1} if chose_minibatches else None)
@@ -352,73 +352,3 @@ class Work:
         if cuts:
             limit = "" if watch.time_limit is None else f" of {watch.time_limit:g} s"
             warnings.warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.", FitWarning, stacklevel=4)
-
-
-@dataclass(frozen=True, eq=False)
-class _Attempt:
-    """One ensemble and its chains."""
-
-    chain_ids: np.ndarray
-    members: Members
-    chains: Chains
-    sampler: Sampler
-
-    @property
-    def status(self) -> tuple[Status, ...]:
-        """A chain is as good as its member and its sampling."""
-        pairs = zip(self.members.status, self.chains.status, strict=True)
-        return tuple(sampled if trained == Status.OK else trained for trained, sampled in pairs)
-
-    @property
-    def ok(self) -> np.ndarray:
-        return np.array([code == Status.OK for code in self.status])
-
-    def replace(self, slots: np.ndarray, reserve: "_Attempt") -> "_Attempt":
-        """Put the reserve's chains in the given slots; the arrays are this attempt's own and are changed."""
-
-        def put(ours: Any, theirs: Any) -> Any:
-            if isinstance(ours, StoredDraws):
-                return ours.replace(slots, theirs)
-            if isinstance(ours, np.ndarray):
-                ours[slots] = theirs  # in place: a copy of the draws may be too much
-                return ours
-            if isinstance(ours, dict):
-                return {name: put(value, theirs[name]) for name, value in ours.items()}
-            if hasattr(ours, "_fields"):
-                return type(ours)(*map(put, ours, theirs))
-            if isinstance(ours, tuple):
-                return tuple(put(np.array(ours, object), np.array(theirs, object)))
-            return ours
-
-        return _Attempt(
-            put(self.chain_ids, reserve.chain_ids),
-            put(self.members, reserve.members),
-            put(self.chains, reserve.chains),
-            self.sampler,
-        )
-
-
-def _report(result: _Attempt, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
-    """Say which chains were replaced; raise if none is left."""
-    if not replaced:
-        warnings.warn(
-            f"Some of {n_chains} chains failed and are left out; there was no time to replace them. {first_reasons}",
-            FitWarning,
-            stacklevel=4,
-        )
-        return
-    second_reasons = describe_failures(result.status, result.chain_ids)
-    if not result.ok.any():
-        raise FitFailedError(
-            f"All {n_chains} chains failed, and so did their replacements. {first_reasons} {second_reasons} "
-            "Look for extreme values in X and y, or lower learning_rate."
-        )
-    lost = (
-        f" {int((~result.ok).sum())} could not be replaced and are left out: {second_reasons}" if second_reasons else ""
-    )
-    warnings.warn(
-        f"{len(first_reasons.split('Chain ')) - 1} of {n_chains} chains failed and were replaced by fresh members. "
-        f"{first_reasons}{lost}",
-        FitWarning,
-        stacklevel=4,
-    )

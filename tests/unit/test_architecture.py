@@ -28,7 +28,7 @@ RANKS = [
     ["results", "convergence"],
     ["diagnose"],
     ["plot"],
-    ["monitoring"],
+    ["attempts", "monitoring"],
     ["fitting", "inputs", "report"],
     ["expectation", "images"],
     ["estimators"],
