@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+OPTIONS ?=
 
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
@@ -13,8 +14,9 @@ DEV := $(VENV)/.installed-dev
 BROWSER := $(VENV)/.installed-browser
 BENCH := $(VENV)/.installed-bench
 SMALL_TABLES := airfoil,concrete,energy,yacht
-OTHER_EXPERIMENTS := classification diagnostics samplers complexity datasize ablations presets images texts stability pgps \
-	split-hmc stochastic alternatives
+# Those with a script of their own, and those with protocols; classification takes rows of images and texts.
+OWN_SCRIPTS := samplers images texts stability split-hmc stochastic
+EXPERIMENTS := uci calibration grad-evals classification diagnostics complexity datasize ablations presets pgps alternatives
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
@@ -46,17 +48,21 @@ bench: $(RUNTIME) $(BENCH) ## measure speed against peers and write benchmarks/R
 	@$(VENV)/bin/python benchmarks/run_all.py
 
 # Rows are computed anew, into runs/paper/; the ones that the repository keeps stay as they are. What was stopped goes on.
-# Data: MILE_DATA=FOLDER make paper, or they are downloaded.
+# Data: MILE_DATA=FOLDER make paper, or they are downloaded. A rehearsal of minutes: make paper OPTIONS="--scale 0.01"
+PAPER_RUN = $(VENV)/bin/mile paper run $(1) --again $(OPTIONS)
 paper: $(RUNTIME) ## compute the paper's main tables here, as far as an hour on two cores goes
-	@$(VENV)/bin/mile paper run uci --again --dataset $(SMALL_TABLES)
-	@$(VENV)/bin/mile paper run uci --again --dataset bikesharing,protein --splits 1 --methods MILE,DE,DE-0.01
-	@$(VENV)/bin/mile paper run calibration --again --dataset $(SMALL_TABLES)
-	@$(VENV)/bin/mile paper run calibration --again --dataset bikesharing,protein --splits 1
-	@$(VENV)/bin/mile paper run grad-evals --again
+	@$(call PAPER_RUN,uci) --dataset $(SMALL_TABLES)
+	@$(call PAPER_RUN,uci) --dataset bikesharing,protein --splits 1 --methods MILE,DE,DE-0.01
+	@$(call PAPER_RUN,calibration) --dataset $(SMALL_TABLES)
+	@$(call PAPER_RUN,calibration) --dataset bikesharing,protein --splits 1
+	@$(call PAPER_RUN,grad-evals)
+	@$(call PAPER_RUN,classification) --dataset ionosphere
+	@$(call PAPER_RUN,complexity)
+	@$(call PAPER_RUN,datasize)
 
 paper-full: $(RUNTIME) ## compute all tables of the paper here, by both protocols (many hours; mile paper list)
-	@set -e; for name in uci calibration grad-evals; do $(VENV)/bin/mile paper run $$name --again --protocol all; done
-	@set -e; for name in $(OTHER_EXPERIMENTS); do $(VENV)/bin/mile paper run $$name --again; done
+	@set -e; for name in $(OWN_SCRIPTS); do $(call PAPER_RUN,$$name); done
+	@set -e; for name in $(EXPERIMENTS); do $(call PAPER_RUN,$$name) --protocol all; done
 
 lint: $(DEV) ## check style, formatting and types
 	@$(VENV)/bin/ruff check .

@@ -137,6 +137,14 @@ def test_every_experiment_is_whole(experiment):
     assert all(row[name] for row in rows for name in ("dataset", "method", "protocol"))
 
 
+def test_make_computes_every_experiment():
+    text = (EXPERIMENTS.parent / "Makefile").read_text().replace("-", "_")
+    named = {line[0]: set(line[2:]) for line in map(str.split, text.splitlines()) if line[1:2] == [":="]}
+    own = {experiment.name for experiment in catalog.experiments() if experiment.arguments is not None}
+    assert named["OWN_SCRIPTS"] == own
+    assert named["EXPERIMENTS"] == {experiment.name for experiment in catalog.experiments()} - own
+
+
 def test_the_papers_numbers_are_numbers():
     rows = comparison.paper_numbers()
     assert len(rows) > 150
