@@ -28,13 +28,13 @@ def row_order(n_rows: int, split: int) -> list[np.ndarray]:
 
 def paper_split(x: np.ndarray, y: np.ndarray, split: int) -> Split:
     """Standardize with all rows, test rows too, as the reference does, then cut."""
-    return _cut(_standardized(x, slice(None)), _standardized(y, slice(None)), split)
+    return _cut(standardized(x, slice(None)), standardized(y, slice(None)), split)
 
 
 def corrected_split(x: np.ndarray, y: np.ndarray, split: int) -> Split:
     """Cut, then standardize with the training rows only."""
     train = row_order(len(x), split)[0]
-    return _cut(_standardized(x, train), _standardized(y, train), split)
+    return _cut(standardized(x, train), standardized(y, train), split)
 
 
 PROTOCOLS = {"paper": paper_split, "corrected": corrected_split}
@@ -45,7 +45,7 @@ def split_of(name: str, split: int, protocol: str, data_dir: str | None = None) 
     return PROTOCOLS[protocol](*load(name, data_dir), split)
 
 
-def _standardized(values: np.ndarray, rows: Any) -> np.ndarray:
+def standardized(values: np.ndarray, rows: Any) -> np.ndarray:
     """Shift and scale columns by the mean and standard deviation of some rows; classes stay what they are."""
     if np.issubdtype(values.dtype, np.integer):
         return values

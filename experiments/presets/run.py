@@ -6,6 +6,7 @@ Usage: python experiments/presets/run.py --data-dir FOLDER
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +14,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import load
 from campaign import Work, main
 from catalog import Cell, find
-from chart import draw
-from protocols import Split, row_order
+from gains import draw
+from protocols import Split, row_order, standardized
 from settings import FACTORS, columns_of, network_of, prior_of, sampler_of, settings_of, training_of
 from workbench import Workbench
 
-from mile import Dataset, Gaussian, fit, metrics
+from mile import Categorical, Dataset, Gaussian, fit, metrics
+from mile.predict import ClassPredictive
 
 EXPERIMENT = find("presets")
 COLUMNS = (
     *Cell._fields, "lppd", "rmse", "crps", "coverage", "ensemble_lppd", "processor_seconds", "seconds", *FACTORS,
-    "rows",
+    "rows", "accuracy",
 )  # fmt: skip
 _MOST_ROWS = 6_000  # of training; of the larger tables the first so many, which are in random order
 _LEVEL = 0.9  # of the interval whose coverage is counted
@@ -39,7 +41,7 @@ def validation_split(name: str, split: int, data_dir: str | None = None) -> Spli
     train, valid, _ = row_order(len(x), split)
     fitted, stopping = np.split(train, [len(x) * 65 // 100])
     fitted = fitted[:_MOST_ROWS]
-    x, y = _standardized(x, fitted), _standardized(y, fitted)
+    x, y = standardized(x, fitted), standardized(y, fitted)
     return Split(Dataset.from_arrays(x[fitted], y[fitted], x[stopping], y[stopping]), x[valid], y[valid])
 
 
@@ -47,11 +49,12 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
     """Fit a candidate and score it. Keeps no run directory: most fits take less than a minute."""
     settings = settings_of(EXPERIMENT, cell.method)
     dataset, x, y = validation_split(cell.dataset, cell.split, bench.data_dir)
+    likelihood = Categorical(int(dataset.y_train.max()) + 1) if dataset.y_train.dtype.kind == "i" else Gaussian()
     wall, processor = time.perf_counter(), time.process_time()
     model = fit(
         dataset,
-        network_of(settings, dataset.n_features),
-        Gaussian(),
+        network_of(settings, dataset.n_features, likelihood.n_outputs),
+        likelihood,
         prior_of(settings),
         bench.scaled(sampler_of(settings)),
         training=training_of(settings),
@@ -59,12 +62,8 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
         random_state=cell.split,
     )
     processor, wall = time.process_time() - processor, time.perf_counter() - wall
-    predictive = model.predictive(x)
     return {
-        "lppd": round(metrics.lppd(predictive, y), 4),
-        "rmse": round(metrics.rmse(predictive, y), 4),
-        "crps": round(metrics.crps(predictive, y), 5),
-        "coverage": round(float(metrics.coverage(predictive, y, [_LEVEL])[0]), 4),
+        **scores(model.predictive(x), y),
         "ensemble_lppd": round(metrics.lppd(model.ensemble_predictive(x), y), 4),
         "processor_seconds": round(processor, 1),
         "seconds": round(wall, 1),
@@ -73,9 +72,16 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
     }
 
 
-def _standardized(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    scale = values[rows].std(axis=0)
-    return (values - values[rows].mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)  # a constant column has scale 1
+def scores(predictive: Any, y: np.ndarray) -> dict[str, float]:
+    """Return the scores of numbers or of classes."""
+    found = {"lppd": round(metrics.lppd(predictive, y), 4)}
+    if isinstance(predictive, ClassPredictive):
+        return found | {"accuracy": round(metrics.accuracy(predictive, y), 4)}
+    return found | {
+        "rmse": round(metrics.rmse(predictive, y), 4),
+        "crps": round(metrics.crps(predictive, y), 5),
+        "coverage": round(float(metrics.coverage(predictive, y, [_LEVEL])[0]), 4),
+    }
 
 
 WORK = Work(measure=measure, columns=COLUMNS, load=load, draw=draw)

@@ -44,9 +44,10 @@ def columns_of(settings: Mapping[str, Any]) -> dict[str, object]:
     return {name: settings[name] for name in FACTORS} | {"hidden": "-".join(map(str, settings["hidden"]))}
 
 
-def network_of(settings: Mapping[str, Any], n_inputs: int) -> MLP:
+def network_of(settings: Mapping[str, Any], n_inputs: int, n_outputs: int) -> MLP:
     """Return the network of a candidate."""
-    return MLP(n_inputs=n_inputs, hidden=tuple(settings["hidden"]), activation=settings["activation"])
+    sizes = {"n_inputs": n_inputs, "hidden": tuple(settings["hidden"]), "n_outputs": n_outputs}
+    return MLP(**sizes, activation=settings["activation"])
 
 
 def prior_of(settings: Mapping[str, Any]) -> Prior:

@@ -359,6 +359,31 @@ def test_a_study_of_settings_says_what_the_tuning_came_to(data_dir, runs, monkey
     assert "0.5 to 0.1" in comparison.text_table(comparison.compare(experiment, list(rows.values())))
 
 
+# -- presets ------------------------------------------------------------------------------------------
+
+
+def test_candidates_for_a_preset_are_scored_on_validation_rows_of_numbers_and_classes(data_dir, runs, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "presets"))
+    script = load_script("presets")
+    small = {"hidden": [2], "chains": 2}
+    experiment = reduced("presets", ["paper", "default"], ["yacht", "ionosphere"], paper=small, default=small)
+    monkeypatch.setattr(script, "EXPERIMENT", experiment)
+    for name, n_rows in (("yacht", 308), ("ionosphere", 351)):
+        dataset, x, _ = script.validation_split(name, 1, data_dir)
+        _, valid, test = script.row_order(n_rows, 1)
+        assert len(dataset.y_train) + len(dataset.y_valid) + len(valid) + len(test) == n_rows
+        assert np.array_equal(x[:, 0].argsort(), script.load(name, data_dir)[0][valid, 0].argsort())
+    run(experiment, script.WORK, data_dir, runs)
+    rows = Summary(runs / "presets" / f"summary{SIZE}.csv").rows
+    found = {(row["dataset"], row["method"]): row for row in rows}
+    assert len(found) == 4
+    numbers, classes = found["yacht", "default"], found["ionosphere", "paper"]
+    assert (numbers["activation"], classes["activation"]) == ("gelu", "relu")
+    assert 0.0 < float(numbers["coverage"]) <= 1.0
+    assert numbers["accuracy"] == classes["coverage"] == ""
+    assert 0.0 < float(classes["accuracy"]) <= 1.0
+
+
 # -- particles ----------------------------------------------------------------------------------------
 
 
