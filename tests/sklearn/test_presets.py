@@ -17,14 +17,20 @@ def fitted(n_rows, kind=MileRegressor, **options):
 
 
 class TestTheNetworkOfATable:
-    @pytest.mark.parametrize(("n_rows", "hidden"), [(999, (16, 16)), (1_000, (16, 16, 16))])
-    def test_is_deeper_where_there_are_many_rows(self, n_rows, hidden):
+    @pytest.mark.parametrize(
+        ("n_rows", "hidden"),
+        [(999, (16, 16)), (1_000, (16, 16, 16)), (4_999, (16, 16, 16)), (5_000, (32, 32, 32))],
+    )
+    def test_is_larger_where_there_are_many_rows(self, n_rows, hidden):
         network = fitted(n_rows).network
         assert (network.hidden, network.activation) == (hidden, "gelu")
 
     def test_is_that_of_the_paper_where_that_is_asked_for(self):
         network = fitted(1_000, preset="paper").network
         assert (network.hidden, network.activation) == ((16, 16), "relu")
+
+    def test_of_quick_stays_small(self):
+        assert fitted(5_000, preset="quick").network.hidden == (16, 16, 16)
 
     def test_has_the_layers_and_activation_that_are_given(self):
         network = fitted(60, MileClassifier, hidden_layer_sizes=(3,), activation="tanh").network
@@ -42,8 +48,8 @@ class TestDefault:
         assert (paper.warmup_steps, paper.sampling_steps, paper.schedule.end) == (50_000, 10_000, 0.1)
         assert ours.warmup_steps + ours.sampling_steps < paper.warmup_steps + paper.sampling_steps
 
-    def test_makes_fewer_steps_where_the_network_is_deeper(self):
-        for n_rows, steps in [(999, 40_000), (1_000, 25_000)]:
+    def test_makes_fewer_steps_where_the_network_is_larger(self):
+        for n_rows, steps in [(999, 40_000), (1_000, 25_000), (4_999, 25_000), (5_000, 7_500)]:
             sampler = MileRegressor()._configuration(n_rows)["sampler"]
             assert sampler.warmup_steps + sampler.sampling_steps == steps
         given = MileRegressor(warmup_steps=300)._configuration(1_000)["sampler"]

@@ -21,8 +21,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     Parameters
     ----------
     hidden_layer_sizes
-        Widths of the hidden layers; None takes the preset's: two layers of 16, and except for "paper" three from 1,000
-        rows on.
+        Widths of the hidden layers; None takes the preset's: two layers of 16, except for "paper" three from 1,000 rows
+        on, and for "default" three of 32 from 5,000 rows on.
     activation
         "relu", "tanh", "gelu", "silu" or "sigmoid"; None takes the preset's, "gelu", or "relu" for "paper".
     n_chains
