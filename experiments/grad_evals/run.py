@@ -13,7 +13,7 @@ from campaign import Work, main
 from catalog import Cell, find
 from comparison import paper_number
 from drawing import color_of, panels
-from summaries import Summary
+from summaries import Summary, mean_of
 from workbench import Workbench
 
 UCI = find("uci")
@@ -56,21 +56,22 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
     with panels([""], path, "gradient evaluations of a chain", size=(6.5, 2.8)) as axes:
         ax = axes[""]
         names = [name for name in UCI.datasets if any(row["dataset"] == name for row in rows)]
-        for row in rows:
-            number = float(row["gradients_per_chain"])
-            estimated = row["method"] == "NUTS-20"
+        for dataset, method in dict.fromkeys((row["dataset"], row["method"]) for row in rows):
+            chosen = [row for row in rows if (row["dataset"], row["method"]) == (dataset, method)]
+            numbers = [float(row["gradients_per_chain"]) for row in chosen]
+            estimated = method == "NUTS-20"
             ax.plot(
-                number,
-                names.index(row["dataset"]),
+                numbers,
+                [names.index(dataset)] * len(numbers),
                 marker="o",
                 ls="",
-                color=color_of(row["method"]),
+                color=color_of(method),
                 mfc="none" if estimated else None,
-                label="NUTS, estimated from 20 draws" if estimated else row["method"],
+                label="NUTS, estimated from 20 draws" if estimated else method,
             )
-            if row["method"] != "MILE":
-                ratio = f"  × {float(row['ratio']):.1f}"
-                ax.annotate(ratio, (number, names.index(row["dataset"])), va="center", fontsize="small")
+            if method != "MILE":
+                ratio = mean_of([float(row["ratio"]) for row in chosen])[0]
+                ax.annotate(f"  × {ratio:.1f}", (max(numbers), names.index(dataset)), va="center", fontsize="small")
         ax.set_xscale("log")
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
