@@ -34,14 +34,15 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
 
 
 def extrapolated(cell: Cell, bench: Workbench, prediction: Prediction) -> dict[str, object]:
-    """Return what the method would cost that a short run stands for: each phase's gradients, at its full length."""
+    """Return what the method would cost that a short run of few chains stands for: each phase at its full length."""
     fitted = prediction.fitted
     full = bench.scaled(sampler_of(UCI.methods[cell.method]["stands_for"]))
     counted = gradients = 0.0
     for short, long in zip(fitted.model.sampler.phases, full.phases, strict=True):
         number = float(fitted.model.chains.info[short.name]["gradient_evaluations"].sum())
         counted, gradients = counted + number, gradients + number * long.n_steps / short.n_steps
-    found = costs(fitted) | {"gradient_evaluations": round(gradients)}
+    gradients *= bench.chains / len(fitted.model.ok)
+    found = costs(fitted) | {"gradient_evaluations": round(gradients), "chains": bench.chains}
     if fitted.seconds is not None:
         found["seconds"] = round(fitted.seconds * gradients / counted, 1)
     return found

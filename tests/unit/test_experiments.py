@@ -310,7 +310,7 @@ def test_gradients_are_compared_by_chain_and_missing_rows_are_named(uci_run, cap
     assert float(nuts["paper_minutes_ratio"]) == pytest.approx(0.58 / 0.64, abs=0.01)
 
 
-def test_a_short_run_of_nuts_is_extrapolated_by_phase():
+def test_a_short_run_of_nuts_is_extrapolated_by_phase_and_to_all_chains():
     script = load_script("uci")
     info = {"adaptation": np.array([300.0, 100.0]), "sampling": np.array([20.0, 60.0])}
     info = {name: {"gradient_evaluations": counts} for name, counts in info.items()}
@@ -323,9 +323,9 @@ def test_a_short_run_of_nuts_is_extrapolated_by_phase():
         ok = np.array([True, True])
 
     prediction = script.Prediction(None, None, workbench.Fitted(Model, 48.0), False)
-    found = script.extrapolated(Cell("protein", "NUTS-20", "paper", 1), Workbench(), prediction)
-    assert found["gradient_evaluations"] == 400 + 80 * 50
-    assert found["seconds"] == pytest.approx(48.0 * 4400 / 480)
+    found = script.extrapolated(Cell("protein", "NUTS-20", "paper", 1), Workbench(chains=12), prediction)
+    assert (found["chains"], found["gradient_evaluations"]) == (12, 6 * (400 + 80 * 50))  # of two chains
+    assert found["seconds"] == pytest.approx(6 * 48.0 * 4400 / 480)
     assert "lppd" not in found
 
 
