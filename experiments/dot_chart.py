@@ -17,7 +17,7 @@ _ABOVE = 0.22
 def draw_beside_paper(
     experiment: Experiment, rows: Sequence[Mapping[str, str]], path: Path, methods: Sequence[str], score: str = "lppd"
 ) -> None:
-    """Draw a panel for each data set that has rows; `methods` from below, those without a row are left out."""
+    """Draw a panel for each data set that has rows; `methods` from below, if we or the paper have a number."""
     metric = METRICS[score]
     rows = [row for row in rows if row.get(metric.column)]
     datasets = [name for name in experiment.datasets if any(row["dataset"] == name for row in rows)]
@@ -25,7 +25,9 @@ def draw_beside_paper(
     with panels(datasets, path, f"{metric.title}, {direction} is better") as axes:
         for dataset, ax in axes.items():
             found = {row["method"] for row in rows if row["dataset"] == dataset}
-            shown = [name for name in methods if name in found]
+            shown = [
+                name for name in methods if name in found or _is_papers_alone(experiment, dataset, name, found, score)
+            ]
             for height, method in enumerate(shown):
                 style = {"ls": "", "capsize": 2}
                 for protocol, (marker, shift) in _MARKS.items():
@@ -34,11 +36,25 @@ def draw_beside_paper(
                     mean, error, n_rows = mean_of([metric.factor * float(row[metric.column]) for row in chosen])
                     if n_rows:
                         own = {"marker": marker, "color": color_of(method), "label": f"ours, {protocol} protocol"}
-                        ax.errorbar(mean, height + shift, xerr=np.nan_to_num(error), **own, **style)
+                        ax.errorbar(mean, height + shift, xerr=_bar(error), **own, **style)
                 known = {"dataset": dataset, "method": method, "protocol": "paper"}
                 paper = paper_number(experiment, known, score)
                 if not np.isnan(paper.value):
                     own = {"marker": "D", "mfc": "none", "color": PAPER, "label": "the paper"}
-                    ax.errorbar(paper.value, height + _ABOVE, xerr=np.nan_to_num(paper.error), **own, **style)
+                    ax.errorbar(paper.value, height + _ABOVE, xerr=_bar(paper.error), **own, **style)
             ax.set_yticks(range(len(shown)), shown)
+            ax.locator_params(axis="x", nbins=5)
             ax.set_ylim(-0.5, len(shown) - 0.5)
+
+
+def _is_papers_alone(experiment: Experiment, dataset: str, method: str, found: set[str], score: str) -> bool:
+    """Say whether the paper has a number where none of ours is of that method."""
+    theirs = experiment.paper["methods"]
+    known = {"dataset": dataset, "method": method, "protocol": "paper"}
+    is_new = theirs.get(method) not in {theirs.get(name) for name in found}
+    return is_new and not np.isnan(paper_number(experiment, known, score).value)
+
+
+def _bar(error: float) -> float | None:
+    """Return the length of an error bar; none where there is no error."""
+    return None if np.isnan(error) else error
