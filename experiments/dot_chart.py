@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from catalog import Experiment
 from comparison import METRICS, paper_number
-from drawing import PAPER, color_of, panels
+from drawing import PAPER, color_of, error_bar, panels
 from summaries import mean_of
 
 # Protocol -> marker, and how far below the middle of a method's line it stands; the paper's stands above.
@@ -36,12 +36,12 @@ def draw_beside_paper(
                     mean, error, n_rows = mean_of([metric.factor * float(row[metric.column]) for row in chosen])
                     if n_rows:
                         own = {"marker": marker, "color": color_of(method), "label": f"ours, {protocol} protocol"}
-                        ax.errorbar(mean, height + shift, xerr=_bar(error), **own, **style)
+                        ax.errorbar(mean, height + shift, xerr=error_bar(error), **own, **style)
                 known = {"dataset": dataset, "method": method, "protocol": "paper"}
                 paper = paper_number(experiment, known, score)
                 if not np.isnan(paper.value):
                     own = {"marker": "D", "mfc": "none", "color": PAPER, "label": "the paper"}
-                    ax.errorbar(paper.value, height + _ABOVE, xerr=_bar(paper.error), **own, **style)
+                    ax.errorbar(paper.value, height + _ABOVE, xerr=error_bar(paper.error), **own, **style)
             ax.set_yticks(range(len(shown)), shown)
             ax.locator_params(axis="x", nbins=5)
             ax.set_ylim(-0.5, len(shown) - 0.5)
@@ -53,8 +53,3 @@ def _is_papers_alone(experiment: Experiment, dataset: str, method: str, found: s
     known = {"dataset": dataset, "method": method, "protocol": "paper"}
     is_new = theirs.get(method) not in {theirs.get(name) for name in found}
     return is_new and not np.isnan(paper_number(experiment, known, score).value)
-
-
-def _bar(error: float) -> float | None:
-    """Return the length of an error bar; none where there is no error."""
-    return None if np.isnan(error) else error

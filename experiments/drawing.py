@@ -1,5 +1,6 @@
 """What the figures of the experiments share: colors, and a grid with a panel for each data set."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,11 @@ _COLUMNS, _PANEL, _RESOLUTION = 3, (3.3, 2.4), 130  # panels side by side, inche
 def color_of(method: str) -> str:
     """Return the color of a method, the same in all figures."""
     return COLORS.get(method, _OTHER)
+
+
+def error_bar(error: float) -> float | None:
+    """Return the length of an error bar; none where there is no error."""
+    return None if math.isnan(error) else error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import load
 from campaign import Work, main
 from catalog import Cell, find
-from drawing import color_of, panels
+from drawing import color_of, error_bar, panels
 from summaries import mean_of
 from variants import is_fitted, try_out
 from workbench import Workbench
@@ -68,7 +68,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
                     filled = {} if method == _DEFAULT else {"mfc": "none"}
                     label = "the paper's default" if method == _DEFAULT else "another value"
                     style = {"marker": "o", "ls": "", "color": color_of("MILE"), "capsize": 2}
-                    ax.errorbar(place, mean, yerr=np.nan_to_num(error), label=label, **style, **filled)
+                    ax.errorbar(place, mean, yerr=error_bar(error), label=label, **style, **filled)
             members, _, n_rows = mean_of(_column(rows, _MEMBERS, column))
             if n_rows:
                 ax.axhline(members, color=color_of("DE"), lw=1, ls="--", label="deep ensemble")
