@@ -19,24 +19,27 @@ def differences(rows: Sequence[Row], dataset: str, method: str) -> list[float]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Show what each candidate gains in LPPD, one panel for each table; small points are splits."""
+    """Show what each candidate of a table gains in LPPD, one panel for each table; small points are splits."""
     datasets = list(dict.fromkeys(row["dataset"] for row in rows if row["method"] == BASE))
     candidates = dict.fromkeys(row["method"] for row in rows if not row["method"].startswith(SCREENING))
-    methods = [name for name in candidates if name != BASE]
-    if not datasets or not methods:
+    found = {
+        dataset: {name: gained for name in candidates if name != BASE and (gained := differences(rows, dataset, name))}
+        for dataset in datasets
+    }
+    found = {dataset: gains for dataset, gains in found.items() if gains}
+    if not found:
         return
     x_label = "LPPD less that of the paper's preset in the same processor time"
-    with panels(datasets, path, x_label, size=(4.6, 0.27 * len(methods) + 0.8)) as axes:
+    height = 0.27 * max(map(len, found.values())) + 0.8
+    with panels(list(found), path, x_label, size=(4.6, height)) as axes:
         for dataset, ax in axes.items():
             ax.axvline(0.0, color="0.8", lw=1)
-            for place, method in enumerate(methods):
-                gained = differences(rows, dataset, method)
-                if gained:
-                    color = color_of("MILE")
-                    ax.plot(gained, np.full(len(gained), place), ".", color=color, ms=4, alpha=0.6, label="one split")
-                    ax.plot(mean_of(gained)[0], place, "o", color=color, mfc="none", label="mean")
-            ax.set_yticks(range(len(methods)), methods)
-            ax.set_ylim(len(methods) - 0.5, -0.5)
+            color = color_of("MILE")
+            for place, gained in enumerate(found[dataset].values()):
+                ax.plot(gained, np.full(len(gained), place), ".", color=color, ms=4, alpha=0.6, label="one split")
+                ax.plot(mean_of(gained)[0], place, "o", color=color, mfc="none", label="mean")
+            ax.set_yticks(range(len(found[dataset])), found[dataset])
+            ax.set_ylim(len(found[dataset]) - 0.5, -0.5)
 
 
 def _by_split(rows: Sequence[Row], dataset: str, method: str, column: str) -> dict[str, float]:
