@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from mile import MileClassifier, MileRegressor, MileTextClassifier
+from mile.estimators._problem import table_defaults
 from mile.samplers import PRESETS, SAMPLERS, Mile, Nuts, configure
 from mile.samplers.mile import Linear
 
@@ -17,20 +18,21 @@ def fitted(n_rows, kind=MileRegressor, **options):
 
 
 class TestTheNetworkOfATable:
-    @pytest.mark.parametrize(
-        ("n_rows", "hidden"),
-        [(999, (16, 16)), (1_000, (16, 16, 16)), (4_999, (16, 16, 16)), (5_000, (32, 32, 32))],
-    )
-    def test_is_larger_where_there_are_many_rows(self, n_rows, hidden):
+    @pytest.mark.parametrize(("n_rows", "hidden"), [(999, (16, 16)), (1_000, (16, 16, 16))])
+    def test_is_deeper_where_there_are_many_rows(self, n_rows, hidden):
         network = fitted(n_rows).network
         assert (network.hidden, network.activation) == (hidden, "gelu")
+
+    def test_is_wider_where_there_are_more(self):
+        assert table_defaults("default", 4_999).hidden == (16, 16, 16)
+        assert table_defaults("default", 5_000).hidden == (32, 32, 32)
 
     def test_is_that_of_the_paper_where_that_is_asked_for(self):
         network = fitted(1_000, preset="paper").network
         assert (network.hidden, network.activation) == ((16, 16), "relu")
 
     def test_of_quick_stays_small(self):
-        assert fitted(5_000, preset="quick").network.hidden == (16, 16, 16)
+        assert table_defaults("quick", 5_000) == table_defaults("default", 1_000)._replace(steps={})
 
     def test_has_the_layers_and_activation_that_are_given(self):
         network = fitted(60, MileClassifier, hidden_layer_sizes=(3,), activation="tanh").network
