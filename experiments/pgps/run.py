@@ -20,6 +20,7 @@ from benchmark_data import Summary, load_classes
 from campaign import Work, main
 from catalog import Cell, find
 from dot_chart import draw_beside_paper
+from protocols import standardized
 from scoring import costs, ensemble_costs, scores
 from workbench import Workbench
 
@@ -37,8 +38,7 @@ def halves(name: str, split: int, data_dir: str | None) -> tuple[np.ndarray, ...
     x, y = load_classes(name, data_dir)
     order = np.random.default_rng(split).permutation(len(x))
     train, test = np.split(order, [len(x) // 2])
-    scale = x[train].std(axis=0)
-    x = (x - x[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    x = standardized(x, train)
     return x[train], y[train], x[test], y[test]
 
 
@@ -48,7 +48,7 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
     has_members = fit_of(cell.method) == "MILE"
     n_train = len(x) - len(x) // VALIDATION_SHARE if has_members else len(x)
     valid = (x[n_train:], y[n_train:]) if has_members else ()
-    n_classes = int(load_classes(cell.dataset, bench.data_dir)[1].max()) + 1
+    n_classes = int(max(y.max(), y_test.max())) + 1
     try:
         fitted = bench.fit(
             *place(cell),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import scoring
 from benchmark_data import load
 from campaign import Work, main
 from catalog import Cell, find
@@ -73,15 +74,12 @@ def measure(cell: Cell, bench: Workbench) -> dict[str, object]:
 
 
 def scores(predictive: Any, y: np.ndarray) -> dict[str, float]:
-    """Return the scores of numbers or of classes."""
-    found = {"lppd": round(metrics.lppd(predictive, y), 4)}
+    """Return the scores that the summary has columns for, of numbers or of classes."""
+    found = {name: value for name, value in scoring.scores(predictive, y).items() if name in COLUMNS}
     if isinstance(predictive, ClassPredictive):
-        return found | {"accuracy": round(metrics.accuracy(predictive, y), 4)}
-    return found | {
-        "rmse": round(metrics.rmse(predictive, y), 4),
-        "crps": round(metrics.crps(predictive, y), 5),
-        "coverage": round(float(metrics.coverage(predictive, y, [_LEVEL])[0]), 4),
-    }
+        return found
+    coverage = float(metrics.coverage(predictive, y, [_LEVEL])[0])
+    return found | {"crps": round(metrics.crps(predictive, y), 5), "coverage": round(coverage, 4)}
 
 
 WORK = Work(measure=measure, columns=COLUMNS, load=load, draw=draw)
