@@ -9,6 +9,7 @@ Settings of a method, all optional but `sampler`; those under [methods.every] ho
     energy = [0.5, 0.1]                       # start and end of the wanted energy variance
     training = { learning_rate = 0.01 }
     rows = 1_000                              # the first of the training rows; default all
+    chains = 4                                # fewer than the experiment's
     members_of = "MILE"                       # predict by the members that start the chains of that method
 """
 
@@ -78,6 +79,7 @@ def try_out(experiment: Experiment, cell: Cell, bench: Workbench) -> Trial:
         Gaussian(),
         sampler=sampler_of(settings),
         training=Training(**settings.get("training", {})),
+        chains=min(bench.chains, settings.get("chains", bench.chains)),
         seed=cell.split,
     )
     return Trial(timed, dataset, x_test, y_test, "members_of" in experiment.methods[cell.method])

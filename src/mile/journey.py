@@ -13,7 +13,6 @@ import numpy as np
 from mile import blocks
 from mile._errors import ClusterError, FitFailedError, FitWarning, Status, StorageError
 from mile._progress import Progress
-from mile._types import Target
 from mile._watch import Stopped, Watch
 from mile.execution import Crew, Done, Task
 from mile.forecast import Forecaster
@@ -34,7 +33,6 @@ class Loop(NamedTuple):
 
     backend: Crew
     progress: Progress
-    target: Target
     block_steps: int | None
     run: Run | Unsaved
     watch: Watch
@@ -138,7 +136,7 @@ class Journey:
         """Let the crew work; when it is lost, save what is there."""
         loop = self.loop
         try:
-            yield from loop.backend.flow(function, next_task, loop.target, self._show, together=True)
+            yield from loop.backend.flow(function, next_task, self.at.target, self._show, together=True)
         except ClusterError:
             if self.at.begun:
                 self._save("state")

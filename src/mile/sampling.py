@@ -22,7 +22,7 @@ from mile._random import draw_seed
 from mile._types import Target
 from mile._watch import Stopped, Watch, heed_signals
 from mile.configuration import describe
-from mile.execution import Backend, Crew, InProcess, choose_backend
+from mile.execution import Backend, Crew, InProcess, Program, choose_backend
 from mile.forecast import Forecaster, check_memory, expected_memory
 from mile.journey import Journey, Loop, Monitor
 from mile.posterior import FunctionTarget
@@ -273,8 +273,9 @@ def time_step(
     """Time the sampler's first steps from each position and throw them away; the programs stay compiled."""
     forecast = Forecaster(sampler, len(positions), watch)
     ids = np.arange(len(positions), dtype=np.uint32)
-    loop = Loop(backend or InProcess(), Silent(), target, None, Unsaved(), watch)
-    Journey(_start(sampler, loop, positions, seed, ids, None), loop).rehearse(forecast)
+    loop = Loop(backend or InProcess(), Silent(), None, Unsaved(), watch)
+    at = _start(sampler, target, loop.backend.program, positions, seed, ids, None)
+    Journey(at, loop).rehearse(forecast)
     return forecast
 
 
@@ -307,11 +308,9 @@ def run_chains(
     """
     positions = np.asarray(positions)  # indexing a JAX array would compile
     ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
-    loop = Loop(
-        backend or InProcess(), progress or Silent(), target, block_steps, run or Unsaved(), watch or Watch(), monitor
-    )
+    loop = Loop(backend or InProcess(), progress or Silent(), block_steps, run or Unsaved(), watch or Watch(), monitor)
     draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
-    at = _start(sampler, loop, positions, seed, ids, draws)
+    at = _start(sampler, target, loop.backend.program, positions, seed, ids, draws)
     at.restore(loop.run)
     journey = Journey(at, loop)
     forecast = Forecaster(sampler, len(positions), loop.watch, _sizes(draws))
@@ -332,12 +331,19 @@ def run_chains(
     )
 
 
-def _start(sampler: Sampler, loop: Loop, positions: np.ndarray, seed: int, ids: np.ndarray, draws: Any) -> Whereabouts:
+def _start(
+    sampler: Sampler,
+    target: Target,
+    program: Program,
+    positions: np.ndarray,
+    seed: int,
+    ids: np.ndarray,
+    draws: Any,
+) -> Whereabouts:
     """Return chains that have not made a step, in groups as wide as the backend's programs."""
-    program = loop.backend.program
     groups = program.groups(range(len(positions)))
     carries = [positions[group] for group in groups]
-    return Whereabouts(sampler, loop.target, program, seed, ids, groups, draws, carries)
+    return Whereabouts(sampler, target, program, seed, ids, groups, draws, carries)
 
 
 def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_chains: int) -> np.ndarray:

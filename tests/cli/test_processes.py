@@ -42,15 +42,16 @@ def test_all_that_are_promised_are_there():
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_comes_at_once(command):
-    """The processor time counts, because the machine may be busy; of three attempts the quickest."""
+    """The processor time counts, because the machine may be busy; one of three attempts must do."""
     arguments = [MILE, *command.split(), "--help"]
-    seconds = []
-    for _ in range(3):
-        before = os.times()
-        subprocess.run(arguments, check=True, capture_output=True)
-        after = os.times()
-        seconds.append(sum(after[2:4]) - sum(before[2:4]))
-    assert min(seconds) < 0.3
+    assert any(processor_seconds(arguments) < 0.3 for _ in range(3))
+
+
+def processor_seconds(arguments):
+    before = os.times()
+    subprocess.run(arguments, check=True, capture_output=True)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def test_help_needs_neither_jax_nor_numpy():

@@ -49,8 +49,12 @@ FIXED_COST = {"mile", "adjusted", "stochastic", "naive_mclmc", "deep_ensemble"}
 
 @pytest.fixture(params=VARIANTS)
 def sampler(request):
-    name, changes = VARIANTS[request.param]
-    return dataclasses.replace(configure(name, "paper", **BUDGETS), **changes).with_start(0.01)
+    return variant(request.param).with_start(0.01)
+
+
+def variant(title):
+    name, changes = VARIANTS[title]
+    return dataclasses.replace(configure(name, "paper", **BUDGETS), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +153,14 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(sampler, count, tmp
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_page_about_it_can_be_made_and_names_it(name):
-    configured = dataclasses.replace(configure(name, "paper", **BUDGETS), **VARIANTS[name][1])
     fit = mile.fit(
-        DATASET, NETWORK, Gaussian(), sampler=configured, training=Training(max_epochs=20), n_chains=2, random_state=3
+        DATASET,
+        NETWORK,
+        Gaussian(),
+        sampler=variant(name),
+        training=Training(max_epochs=20),
+        n_chains=2,
+        random_state=3,
     )
     page = render(fit, DATASET.x_valid, DATASET.y_valid)
     assert TITLES[name] in page
@@ -159,7 +168,9 @@ def test_a_page_about_it_can_be_made_and_names_it(name):
     assert page.count("<svg") >= 4  # of predictions; chains have more
 
 
-def test_a_target_that_is_nowhere_finite_is_a_status_and_no_exception(sampler):
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_target_that_is_nowhere_finite_is_a_status_and_no_exception(name):
+    sampler = variant(name).with_start(0.01)
     nowhere = FunctionTarget(lambda x: jnp.sum(x) * jnp.nan)
     if not getattr(sampler, "needs_rows", False):
         chains = run(sampler, nowhere, np.zeros((2, 5), np.float32))
