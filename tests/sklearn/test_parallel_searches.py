@@ -44,6 +44,7 @@ def test_a_search_gives_the_same_scores_in_this_process_with_loky_and_on_a_clust
         np.testing.assert_array_equal(search(), here)
 
 
+@pytest.mark.slow
 def test_cross_validation_of_a_classifier_works_with_loky():
     x, y = load_iris(return_X_y=True)
     with joblib.parallel_config(backend="loky"):

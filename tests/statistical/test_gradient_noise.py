@@ -4,6 +4,7 @@ Seeds are fixed; the probabilities in the docstrings are those of a failure with
 """
 
 import numpy as np
+import pytest
 from noisy_targets import noisy_normal
 from targets import squared_bias
 
@@ -30,6 +31,7 @@ def sample(deviations, precondition):
     return chains
 
 
+@pytest.mark.slow
 def test_noise_that_is_the_same_in_all_directions_leaves_the_target_as_it_is():
     """Derivation of SMILE. The turn of a step inflates second moments by 1 %; the limit is 2 %.
 

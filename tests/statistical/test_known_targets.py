@@ -100,6 +100,7 @@ def test_accurate_preset_gives_the_posterior_of_a_linear_regression():
     assert 0.96 <= np.mean(predicted / true_predicted) <= 1.03
 
 
+@pytest.mark.slow
 def test_bias_of_the_paper_preset_on_a_linear_regression_is_what_it_was():
     """A8, a characterization: standard deviations between 0.92 and 1.02 of the true ones."""
     posterior, chains = linear_regression(), sample_regression("paper")

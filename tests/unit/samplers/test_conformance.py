@@ -168,6 +168,7 @@ def test_a_page_about_it_can_be_made_and_names_it(name):
     assert page.count("<svg") >= 4  # of predictions; chains have more
 
 
+@pytest.mark.slow  # compiles everything anew; rows that do the same are tested every time
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_target_that_is_nowhere_finite_is_a_status_and_no_exception(name):
     sampler = variant(name).with_start(0.01)

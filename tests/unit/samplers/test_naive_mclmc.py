@@ -85,6 +85,7 @@ class TestAgainstBlackJAX:
         for length in (1, 8, 60):
             np.testing.assert_allclose(ours[length - 1], playback(changes[:length]), rtol=1e-5)
 
+    @pytest.mark.slow
     def test_tuning_of_a_normal_agrees_with_theirs(self, chains):
         """Means of step size and L over the chains, within five standard errors: one failure in 1.7 million."""
         keys = jax.random.split(jax.random.key(5), N_CHAINS)
