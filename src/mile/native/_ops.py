@@ -21,6 +21,9 @@ _HEADS = {Gaussian: 0, Categorical: 1}
 _RESPONSES = {Gaussian: jnp.float32, Categorical: jnp.int32}
 _MOST_LAYERS = 64
 _MOST_STAGES = 16
+# Parameters, and features of an image with its border: the counters of random numbers have 32 bits, two for each
+# parameter, and products of sizes below this stay within the 64 bits of every other number.
+_TOO_MANY = 2**31
 
 
 class Specification(NamedTuple):
@@ -51,6 +54,9 @@ def specify(network: Any, likelihood: Any, dtype: Any, rows: Any = None) -> Spec
     if fits and type(network) is ConvNet:
         fits = len(network.convolutions) <= _MOST_STAGES
     if not fits or dtype != jnp.float32 or library() is None:
+        return None
+    # No error if it is too large: XLA counts in 64 bits everywhere and can compute it, given the memory.
+    if max(network.dimension, network.largest_image if type(network) is ConvNet else 0) >= _TOO_MANY:
         return None
     if rows is not None:
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)

@@ -12,13 +12,13 @@ constexpr int key_vectors = 3;
 
 // One text of one head in scratch memory.
 struct Text {
-  int n = 0;       // positions that count
-  int columns;     // those, filled up to whole vectors
-  int width;       // of the head, filled up
-  int32_t* place;  // of each position that counts
-  float* query;    // [position][feature], to a multiple of `queries`
-  float* key;      // [feature][position]
-  float* value;    // [position][feature]
+  int64_t n = 0;    // positions that count
+  int64_t columns;  // those, filled up to whole vectors
+  int64_t width;    // of the head, filled up
+  int32_t* place;   // of each position that counts
+  float* query;     // [position][feature], to a multiple of `queries`
+  float* key;       // [feature][position]
+  float* value;     // [position][feature]
   float* query_slope;
   float* key_slope;
   float* mask;       // [position]: zero, and far below where there is none
@@ -36,7 +36,7 @@ static int64_t attention_scratch(const Attention& a) {
 static Text lay_out(const Attention& a, float* s) {
   const int64_t positions = up(a.context, 16), width = up(a.width, features);
   Text text;
-  text.width = int(width);
+  text.width = width;
   auto take = [&s](int64_t n) {
     float* here = s;
     s += n;
@@ -54,7 +54,7 @@ static Text lay_out(const Attention& a, float* s) {
   return text;
 }
 
-MILE_INLINE int64_t row_of(const Attention& a, int64_t text, int place) {
+MILE_INLINE int64_t row_of(const Attention& a, int64_t text, int64_t place) {
   const int64_t id = a.index[text * a.context + place];
   return id < 0 ? 0 : id < a.n_tokens ? id : a.n_tokens - 1;
 }
@@ -63,35 +63,35 @@ MILE_INLINE int64_t row_of(const Attention& a, int64_t text, int place) {
 static bool gather(const Attention& a, int64_t which, int64_t head, Text& text) {
   const float* weights = a.weights + which * a.context;
   text.n = 0;
-  for (int p = 0; p < a.context; ++p)
-    if (weights[p] > 0.0f) text.place[text.n++] = p;
+  for (int64_t p = 0; p < a.context; ++p)
+    if (weights[p] > 0.0f) text.place[text.n++] = int32_t(p);
   if (!text.n) return false;
-  text.columns = int(up(text.n, lanes));
+  text.columns = up(text.n, lanes);
   const int64_t total = a.heads * a.width, rows = up(text.n, queries);
-  for (int j = 0; j < rows; ++j) {
+  for (int64_t j = 0; j < rows; ++j) {
     const bool real = j < text.n;
     const int64_t token = real ? row_of(a, which, text.place[j]) : 0, place = real ? text.place[j] : 0;
     const float* t = a.tokens + token * 3 * total + head * a.width;
     const float* p = a.positions + place * 3 * total + head * a.width;
-    for (int c = 0; c < text.width; ++c) {
+    for (int64_t c = 0; c < text.width; ++c) {
       const bool used = real && c < a.width;
       text.query[j * text.width + c] = used ? t[c] + p[c] : 0.0f;
       if (real) text.key[c * text.columns + j] = used ? t[total + c] + p[total + c] : 0.0f;
       text.value[j * text.width + c] = used ? t[2 * total + c] + p[2 * total + c] : 0.0f;
     }
   }
-  for (int c = 0; c < text.width; ++c)
-    for (int j = text.n; j < text.columns; ++j) text.key[c * text.columns + j] = 0.0f;
-  for (int j = 0; j < text.columns; ++j) text.mask[j] = j < text.n ? 0.0f : -1e30f;
+  for (int64_t c = 0; c < text.width; ++c)
+    for (int64_t j = text.n; j < text.columns; ++j) text.key[c * text.columns + j] = 0.0f;
+  for (int64_t j = 0; j < text.columns; ++j) text.mask[j] = j < text.n ? 0.0f : -1e30f;
   return true;
 }
 
 template <int N>
-MILE_INLINE void score_block(const Text& text, const float* query, int v) {
+MILE_INLINE void score_block(const Text& text, const float* query, int64_t v) {
   V acc[queries][N];
   for (int i = 0; i < queries; ++i)
     for (int k = 0; k < N; ++k) acc[i][k] = load(text.mask + v + k * lanes);
-  for (int c = 0; c < text.width; ++c) {
+  for (int64_t c = 0; c < text.width; ++c) {
     V key[N];
 #pragma GCC unroll 3
     for (int k = 0; k < N; ++k) key[k] = load(text.key + c * text.columns + v + k * lanes);
@@ -107,9 +107,9 @@ MILE_INLINE void score_block(const Text& text, const float* query, int v) {
 }
 
 // Scores of `queries` queries from the i-th on.
-static void score(const Text& text, int i) {
-  const float* query = text.query + int64_t(i) * text.width;
-  int v = 0;
+static void score(const Text& text, int64_t i) {
+  const float* query = text.query + i * text.width;
+  int64_t v = 0;
   for (; v + key_vectors * lanes <= text.columns; v += key_vectors * lanes) score_block<key_vectors>(text, query, v);
   for (; v < text.columns; v += lanes) score_block<1>(text, query, v);
 }
@@ -133,40 +133,40 @@ static void attend(const Attention& a, int64_t head, float* s, float* pooled, fl
     if (!gather(a, which, head, text)) continue;
     const float* weights = a.weights + which * a.context;
     std::memset(text.attention, 0, text.columns * sizeof(float));
-    for (int i = 0; i < text.n; i += queries) {
+    for (int64_t i = 0; i < text.n; i += queries) {
       score(text, i);
       for (int q = 0; q < queries && i + q < text.n; ++q) {
         float* row = text.scores + q * text.columns;
         V best = load(row);
-        for (int j = lanes; j < text.columns; j += lanes) {
+        for (int64_t j = lanes; j < text.columns; j += lanes) {
           V z = load(row + j);
           best = best > z ? best : z;
         }
         const float highest = largest_of(best);
         V total = {};
-        for (int j = 0; j < text.columns; j += lanes) {
+        for (int64_t j = 0; j < text.columns; j += lanes) {
           V e = exp(load(row + j) - highest);
           total += e;
           store(row + j, e);
         }
         const float normal = sum(total), share = weights[text.place[i + q]] / normal;
-        for (int j = 0; j < text.columns; j += lanes)
+        for (int64_t j = 0; j < text.columns; j += lanes)
           store(text.attention + j, load(text.attention + j) + share * load(row + j));
         normalizer[kept + text.place[i + q]] = highest + __builtin_logf(normal);
       }
     }
-    for (int j = 0; j < text.n; ++j) {
+    for (int64_t j = 0; j < text.n; ++j) {
       attention[kept + text.place[j]] = text.attention[j];
-      for (int c = 0; c < a.width; ++c) to[c] += text.attention[j] * text.value[j * text.width + c];
+      for (int64_t c = 0; c < a.width; ++c) to[c] += text.attention[j] * text.value[j * text.width + c];
     }
   }
 }
 
 // query_slope[i..][c..] = sum_j d[i][j] key[c][j], for `queries` times `features` numbers.
-MILE_INLINE void query_slopes(const Text& text, int i, int c) {
+MILE_INLINE void query_slopes(const Text& text, int64_t i, int64_t c) {
   constexpr int pairs = queries * features;
   V acc[pairs] = {};
-  for (int j = 0; j < text.columns; j += lanes) {
+  for (int64_t j = 0; j < text.columns; j += lanes) {
     V d[queries];
 #pragma GCC unroll 4
     for (int q = 0; q < queries; ++q) d[q] = load(text.scores + q * text.columns + j);
@@ -188,8 +188,8 @@ MILE_INLINE void query_slopes(const Text& text, int i, int c) {
 }
 
 // key_slope[c..][j] += sum_i query[i][c] d[i][j]
-MILE_INLINE void key_slopes(const Text& text, int i, int c) {
-  for (int j = 0; j < text.columns; j += lanes) {
+MILE_INLINE void key_slopes(const Text& text, int64_t i, int64_t c) {
+  for (int64_t j = 0; j < text.columns; j += lanes) {
     V d[queries];
 #pragma GCC unroll 4
     for (int q = 0; q < queries; ++q) d[q] = load(text.scores + q * text.columns + j);
@@ -214,10 +214,10 @@ static void attend_slopes(const Attention& a, int64_t head, float* s, const floa
     const float* weights = a.weights + which * a.context;
     const int64_t kept = (which * a.heads + head) * a.context;
     std::memset(text.attention, 0, text.columns * sizeof(float));
-    for (int j = 0; j < text.n; ++j)
-      for (int c = 0; c < a.width; ++c) text.attention[j] += text.value[j * text.width + c] * g[c];
-    std::memset(text.key_slope, 0, int64_t(text.width) * text.columns * sizeof(float));
-    for (int i = 0; i < text.n; i += queries) {
+    for (int64_t j = 0; j < text.n; ++j)
+      for (int64_t c = 0; c < a.width; ++c) text.attention[j] += text.value[j * text.width + c] * g[c];
+    std::memset(text.key_slope, 0, text.width * text.columns * sizeof(float));
+    for (int64_t i = 0; i < text.n; i += queries) {
       score(text, i);
       for (int q = 0; q < queries; ++q) {
         float* row = text.scores + q * text.columns;
@@ -227,25 +227,25 @@ static void attend_slopes(const Attention& a, int64_t head, float* s, const floa
         }
         const float normal = normalizer[kept + text.place[i + q]];
         V mean = {};
-        for (int j = 0; j < text.columns; j += lanes) {
+        for (int64_t j = 0; j < text.columns; j += lanes) {
           V p = exp(load(row + j) - normal);
           mean += p * load(text.attention + j);
           store(row + j, p);
         }
         const float center = sum(mean), weight = weights[text.place[i + q]];
-        for (int j = 0; j < text.columns; j += lanes)
+        for (int64_t j = 0; j < text.columns; j += lanes)
           store(row + j, weight * load(row + j) * (load(text.attention + j) - center));
       }
-      for (int c = 0; c < text.width; c += features) {
+      for (int64_t c = 0; c < text.width; c += features) {
         query_slopes(text, i, c);
         key_slopes(text, i, c);
       }
     }
-    for (int j = 0; j < text.n; ++j) {
+    for (int64_t j = 0; j < text.n; ++j) {
       float* t = token_slopes + row_of(a, which, text.place[j]) * 3 * total + head * a.width;
-      float* p = position_slopes + text.place[j] * 3 * total + head * a.width;
+      float* p = position_slopes + int64_t(text.place[j]) * 3 * total + head * a.width;
       const float share = attention[kept + text.place[j]];
-      for (int c = 0; c < a.width; ++c) {
+      for (int64_t c = 0; c < a.width; ++c) {
         const float of_query = text.query_slope[j * text.width + c], of_key = text.key_slope[c * text.columns + j];
         t[c] += of_query;
         t[total + c] += of_key;

@@ -62,7 +62,8 @@ MILE_INLINE V erf_inverse(V x) {
   return (w < 5.0f ? p : q) * x;
 }
 
-// Standard normal numbers first, first + 1, ... of the stream of a key; `n` is a multiple of 16.
+// Standard normal numbers first, first + 1, ... of the stream of a key; `n` is a multiple of 16. Counters have 32 bits:
+// native/_ops.py takes no network of 2^31 parameters or more, and a step uses two numbers for each.
 static void normal(uint32_t key0, uint32_t key1, uint32_t first, int64_t n, float* out) {
   U counter = {};
   for (int k = 0; k < lanes; ++k) counter[k] = first + k;

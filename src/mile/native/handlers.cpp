@@ -23,11 +23,18 @@ constexpr int64_t chunk_multiple = 96;  // rows; a whole number of tiles
 constexpr int64_t smallest_chunk = 5 * chunk_multiple;
 constexpr int64_t most_chunks = 32;
 
+#if defined(__x86_64__)
+bool has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
 const Kernel* best_kernel() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) return kernel_avx512();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kernel_avx2();
+  if (has_avx2()) return kernel_avx2();
 #endif
   return kernel_portable();
 }
@@ -560,11 +567,15 @@ MILE_EXPORT XLA_FFI_Error* mile_attend_slopes(XLA_FFI_CallFrame* frame) {
   return handler->Call(frame);
 }
 
-// Use the kernel of this name; null means the best for this processor. Returns the name of the one in use.
+// Use the kernel of this name; null means the best for this processor, and so does one that it cannot run. Returns the
+// name of the one in use.
 MILE_EXPORT const char* mile_use_kernel(const char* name) {
   using namespace mile;
   const Kernel* wanted = best_kernel();
   if (name && !std::strcmp(name, "portable")) wanted = kernel_portable();
+#if defined(__x86_64__)
+  if (name && !std::strcmp(name, "avx2") && has_avx2()) wanted = kernel_avx2();
+#endif
   chosen.store(wanted);
   return wanted->name;
 }

@@ -17,10 +17,11 @@ MILE_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple
 MILE_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Where everything lies in scratch memory, in floats. Weights and their gradients lie in panels: those of columns
-// [c, c + width) of a layer with n inputs begin at n * c and have `width` numbers a row.
+// [c, c + width) of a layer with n inputs begin at n * c and have `width` numbers a row. Sizes and places have 64 bits
+// throughout: with a million inputs their products pass 32. Rows of a tile and lanes of a vector are few: `int`.
 struct Layer {
-  int in, out;
-  int columns;         // `out` padded to whole vectors
+  int64_t in, out;
+  int64_t columns;     // `out` padded to whole vectors
   int64_t position;    // in the vector of parameters
   int64_t weights;     // [in] x columns, in panels; head: [out][columns of its input]
   int64_t transposed;  // [out] x columns of the layer below, in panels; not in the first layer and the head
@@ -31,7 +32,7 @@ struct Layer {
 
 struct Plan {
   int n_layers;
-  int tile;
+  int64_t tile;
   Layer layers[max_layers];
   int64_t gradients, gradients_end;
   int n_stages;
@@ -56,43 +57,43 @@ struct Plan {
     position = plan_stages(network, keeps_slope, take);
     for (int l = 0; l < n_layers; ++l) {
       Layer& layer = layers[l];
-      layer.in = int(network.sizes[l]);
-      layer.out = int(network.sizes[l + 1]);
-      layer.columns = int(round_up(layer.out, lanes));
+      layer.in = network.sizes[l];
+      layer.out = network.sizes[l + 1];
+      layer.columns = round_up(layer.out, lanes);
       layer.position = position;
-      position += int64_t(layer.in + 1) * layer.out;
+      position += (layer.in + 1) * layer.out;
       widths += layer.columns;
     }
     // Activations of a tile should leave room for weights in 32 KB, but long tiles make fewer round trips of gradients.
     tile = n_stages ? image_tile : widths <= 64 ? 96 : 48;
     for (int l = 0; l + 1 < n_layers; ++l) {
       Layer& layer = layers[l];
-      layer.weights = take(int64_t(layer.in) * layer.columns);
+      layer.weights = take(layer.in * layer.columns);
       layer.bias = take(layer.columns);
-      layer.transposed = l > 0 ? take(int64_t(layer.out) * layers[l - 1].columns) : 0;
-      layer.hidden = take(int64_t(tile) * layer.columns);
-      layer.slopes = keeps_slope ? take(int64_t(tile) * layer.columns) : 0;
+      layer.transposed = l > 0 ? take(layer.out * layers[l - 1].columns) : 0;
+      layer.hidden = take(tile * layer.columns);
+      layer.slopes = keeps_slope ? take(tile * layer.columns) : 0;
     }
     Layer& head = layers[n_layers - 1];
     first_hidden = n_layers == 1 ? take(tile * round_up(head.in, lanes)) : 0;
-    head.weights = take(int64_t(head.out) * head_columns());
+    head.weights = take(head.out * head_columns());
     head.bias = take(head.out);
-    flat = n_stages ? take(int64_t(layers[0].in) * layers[0].out) : 0;
-    derivatives = n_stages ? take(int64_t(layers[0].out) * tile) : 0;
+    flat = n_stages ? take(layers[0].in * layers[0].out) : 0;
+    derivatives = n_stages ? take(layers[0].out * tile) : 0;
     gradients = at;
     for (int k = 0; k < n_stages; ++k) stages[k].gradient = take(stages[k].n_weights() + stages[k].filters);
     for (int l = 0; l + 1 < n_layers; ++l) {
       Layer& layer = layers[l];
-      layer.gradient = take(int64_t(layer.in) * layer.columns);
+      layer.gradient = take(layer.in * layer.columns);
       layer.bias_gradient = take(layer.columns);
     }
-    head.gradient = take(int64_t(head.out) * head_columns());
+    head.gradient = take(head.out * head_columns());
     head.bias_gradient = take(head.out);
     gradients_end = at;
-    x = take(int64_t(layers[0].in) * tile);
+    x = take(layers[0].in * tile);
     y = take(tile);
     weight = take(tile);
-    outputs = take(int64_t(head.out) * tile);
+    outputs = take(head.out * tile);
     size = at;
   }
 
@@ -103,13 +104,13 @@ struct Plan {
     for (int k = 0; k < n_stages; ++k) {
       Stage& stage = stages[k];
       const int64_t* numbers = network.image + 3 + 4 * k;
-      stage.height = k ? stages[k - 1].pooled_height : int(network.image[0]);
-      stage.width = k ? stages[k - 1].pooled_width : int(network.image[1]);
-      stage.channels = k ? stages[k - 1].filters : int(network.image[2]);
-      stage.filters = int(numbers[0]);
-      stage.kernel = int(numbers[1]);
-      stage.padding = int(numbers[2]);
-      stage.pool = int(numbers[3]);
+      stage.height = k ? stages[k - 1].pooled_height : network.image[0];
+      stage.width = k ? stages[k - 1].pooled_width : network.image[1];
+      stage.channels = k ? stages[k - 1].filters : network.image[2];
+      stage.filters = numbers[0];
+      stage.kernel = numbers[1];
+      stage.padding = numbers[2];
+      stage.pool = numbers[3];
       stage.out_height = stage.height + 2 * stage.padding - stage.kernel + 1;
       stage.out_width = stage.width + 2 * stage.padding - stage.kernel + 1;
       stage.pooled_height = stage.out_height / stage.pool;
@@ -127,28 +128,28 @@ struct Plan {
 
   const Layer& head() const { return layers[n_layers - 1]; }
   // Columns of the head's input.
-  int head_columns() const {
-    return n_layers > 1 ? layers[n_layers - 2].columns : int(round_up(layers[0].in, lanes));
+  int64_t head_columns() const {
+    return n_layers > 1 ? layers[n_layers - 2].columns : round_up(layers[0].in, lanes);
   }
   int64_t head_input() const { return n_layers > 1 ? layers[n_layers - 2].hidden : first_hidden; }
 };
 
 // Lay a matrix w[n][columns] out in panels, or back.
 template <class F>
-MILE_INLINE void each_in_panels(int n, int columns, int padded, const F& f) {
-  each_panel(padded, [&](auto vectors, int c) {
+MILE_INLINE void each_in_panels(int64_t n, int64_t columns, int64_t padded, const F& f) {
+  each_panel(padded, [&](auto vectors, int64_t c) {
     constexpr int width = decltype(vectors)::value * lanes;
     const int real = int(smaller(width, columns - c));
-    for (int k = 0; k < n; ++k) f(k, c, real, int64_t(n) * c + int64_t(k) * width, width);
+    for (int64_t k = 0; k < n; ++k) f(k, c, real, n * c + k * width, width);
   });
 }
 
 static void load_head(const Plan& plan, const float* position, float* s) {
   const Layer& head = plan.head();
   const float* w = position + head.position;
-  const int columns = plan.head_columns();
-  for (int o = 0; o < head.out; ++o) {
-    for (int i = 0; i < columns; ++i) s[head.weights + o * columns + i] = i < head.in ? w[i * head.out + o] : 0.0f;
+  const int64_t columns = plan.head_columns();
+  for (int64_t o = 0; o < head.out; ++o) {
+    for (int64_t i = 0; i < columns; ++i) s[head.weights + o * columns + i] = i < head.in ? w[i * head.out + o] : 0.0f;
     s[head.bias + o] = w[head.in * head.out + o];
   }
 }
@@ -162,27 +163,27 @@ static void load_position(const Network& network, const float* position, bool ba
   }
   if (plan.n_stages && backward) {
     const Layer& first = plan.layers[0];
-    std::memcpy(s + plan.flat, position + first.position, int64_t(first.in) * first.out * sizeof(float));
+    std::memcpy(s + plan.flat, position + first.position, first.in * first.out * sizeof(float));
   }
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     const float* w = position + layer.position;
-    const float* bias = w + int64_t(layer.in) * layer.out;
-    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, auto width) {
+    const float* bias = w + layer.in * layer.out;
+    each_in_panels(layer.in, layer.out, layer.columns, [&](int64_t k, int64_t c, int real, int64_t at, auto width) {
       float* to = s + layer.weights + at;
-      const float* from = w + int64_t(k) * layer.out + c;
+      const float* from = w + k * layer.out + c;
       if (real == width) {
         std::memcpy(to, from, width * sizeof(float));
         return;
       }
       for (int j = 0; j < width; ++j) to[j] = j < real ? from[j] : 0.0f;
     });
-    for (int j = 0; j < layer.columns; ++j) s[layer.bias + j] = j < layer.out ? bias[j] : 0.0f;
+    for (int64_t j = 0; j < layer.columns; ++j) s[layer.bias + j] = j < layer.out ? bias[j] : 0.0f;
     if (backward && l > 0) {
       each_in_panels(layer.out, layer.in, plan.layers[l - 1].columns,
-                     [&](int k, int c, int real, int64_t at, int width) {
+                     [&](int64_t k, int64_t c, int real, int64_t at, int width) {
                        float* to = s + layer.transposed + at;
-                       for (int j = 0; j < real; ++j) to[j] = w[int64_t(c + j) * layer.out + k];
+                       for (int j = 0; j < real; ++j) to[j] = w[(c + j) * layer.out + k];
                        for (int j = real; j < width; ++j) to[j] = 0.0f;
                      });
     }
@@ -193,16 +194,16 @@ static void load_position(const Network& network, const float* position, bool ba
 // Without hidden layers the head reads its input as [row][columns].
 static void fill_first_hidden(const Plan& plan, int active, float* s) {
   if (plan.n_layers > 1) return;
-  const int columns = plan.head_columns(), d = plan.layers[0].in;
+  const int64_t columns = plan.head_columns(), d = plan.layers[0].in;
   float* to = s + plan.first_hidden;
   for (int r = 0; r < active; ++r)
-    for (int i = 0; i < columns; ++i) to[r * columns + i] = i < d ? s[plan.x + i * plan.tile + r] : 0.0f;
+    for (int64_t i = 0; i < columns; ++i) to[r * columns + i] = i < d ? s[plan.x + i * plan.tile + r] : 0.0f;
 }
 
 // Copy rows [first, first + n) of the data into the tile, zeros behind them; return the rows to work on.
 static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, bool with_y, float* s) {
   const int active = int(round_up(n, row_multiple));
-  const int d = plan.layers[0].in, t = plan.tile;
+  const int64_t d = plan.layers[0].in, t = plan.tile;
   float* x = s + plan.x;
   auto load_feature = [&](int64_t i, float* to, int stop) {
     const float* from = rows.x + i * rows.stride;
@@ -216,12 +217,12 @@ static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, b
   if (plan.n_stages) {
     const Stage& stage = plan.stages[0];
     int64_t i = 0;
-    for (int y = 0; y < stage.height; ++y) {
+    for (int64_t y = 0; y < stage.height; ++y) {
       float* to = s + stage.input + stage.pixel(y, 0) * image_tile;
-      for (int k = 0; k < stage.width * stage.channels; ++k, to += image_tile) load_feature(i++, to, image_tile);
+      for (int64_t k = 0; k < stage.width * stage.channels; ++k, to += image_tile) load_feature(i++, to, image_tile);
     }
   } else {
-    for (int i = 0; i < d; ++i) load_feature(i, x + i * t, active);
+    for (int64_t i = 0; i < d; ++i) load_feature(i, x + i * t, active);
   }
   if (with_y) {
     const uint32_t* y = static_cast<const uint32_t*>(rows.y);
@@ -242,10 +243,10 @@ static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, b
 
 // The way from a pixel of a convolution's result to where it goes.
 MILE_INLINE auto result_of(const Plan& plan, int k, float* s) {
-  return [&plan, k, s](int y, int x) {
+  return [&plan, k, s](int64_t y, int64_t x) {
     if (k + 1 < plan.n_stages) return s + plan.stages[k + 1].input + plan.stages[k + 1].pixel(y, x) * image_tile;
     const Stage& stage = plan.stages[k];
-    return s + plan.x + (int64_t(y) * stage.pooled_width + x) * stage.filters * image_tile;
+    return s + plan.x + (y * stage.pooled_width + x) * stage.filters * image_tile;
   };
 }
 
@@ -267,8 +268,8 @@ static void backward_stages(const Plan& plan, int active, float* s) {
   const float* d = s + plan.outputs;
   if (plan.n_layers > 1) {
     float* to = s + plan.derivatives;
-    for (int o = 0; o < first.out; ++o, to += image_tile) {
-      for (int r = 0; r < active; ++r) to[r] = s[first.hidden + int64_t(r) * first.columns + o];
+    for (int64_t o = 0; o < first.out; ++o, to += image_tile) {
+      for (int r = 0; r < active; ++r) to[r] = s[first.hidden + r * first.columns + o];
       for (int r = active; r < images; ++r) to[r] = 0.0f;
     }
     d = s + plan.derivatives;
@@ -286,18 +287,18 @@ static void forward(const Plan& plan, int active, float* s) {
   if (plan.n_stages) forward_stages<Act>(plan, active, s);
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
-    each_panel(layer.columns, [&](auto vectors, int c) {
+    each_panel(layer.columns, [&](auto vectors, int64_t c) {
       constexpr int N = decltype(vectors)::value;
-      const float* w = s + layer.weights + int64_t(layer.in) * c;
+      const float* w = s + layer.weights + layer.in * c;
       for (int r = 0; r < active; r += block(N)) {
-        const int64_t at = int64_t(r) * layer.columns + c;
+        const int64_t at = r * layer.columns + c;
         float *out = s + layer.hidden + at, *slopes = s + layer.slopes + at;
         if (l == 0) {
           forward_block<Act, N, true>(s + plan.x + r, plan.tile, w, N * lanes, s + layer.bias + c, layer.in, out,
                                       slopes, layer.columns);
         } else {
           const Layer& below = plan.layers[l - 1];
-          forward_block<Act, N, false>(s + below.hidden + int64_t(r) * below.columns, below.columns, w, N * lanes,
+          forward_block<Act, N, false>(s + below.hidden + r * below.columns, below.columns, w, N * lanes,
                                        s + layer.bias + c, layer.in, out, slopes, layer.columns);
         }
       }
@@ -311,10 +312,10 @@ template <class Act>
 static void forward_one(const Plan& plan, const float* position, float* s) {
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
-    const float *w = position + layer.position, *bias = w + int64_t(layer.in) * layer.out;
+    const float *w = position + layer.position, *bias = w + layer.in * layer.out;
     const float* in = l == 0 ? s + plan.x : s + plan.layers[l - 1].hidden;
-    const int next = l == 0 ? plan.tile : 1;
-    each_panel(layer.columns, [&](auto vectors, int c) {
+    const int64_t next = l == 0 ? plan.tile : 1;
+    each_panel(layer.columns, [&](auto vectors, int64_t c) {
       constexpr int N = decltype(vectors)::value;
       V acc[1][N];
       for (int v = 0; v < N; ++v) acc[0][v] = load(bias + c + v * lanes);
@@ -330,19 +331,19 @@ static void forward_one(const Plan& plan, const float* position, float* s) {
 // Outputs [output][row]: few, so each is a sum over the columns of a row. One vector holds the sums of several rows
 // and O outputs.
 template <int O>
-static void head_sums(const Plan& plan, int o, int active, float* s) {
+static void head_sums(const Plan& plan, int64_t o, int active, float* s) {
   constexpr int rows = lanes / O;
-  const int columns = plan.head_columns();
+  const int64_t columns = plan.head_columns();
   const float *input = s + plan.head_input(), *w = s + plan.head().weights + o * columns;
   float* out = s + plan.outputs + o * plan.tile;
   for (int r = 0; r < active; r += rows) {
     V acc[lanes] = {};
-    for (int c = 0; c < columns; c += lanes) {
+    for (int64_t c = 0; c < columns; c += lanes) {
       V wv[O];
       for (int k = 0; k < O; ++k) wv[k] = load(w + k * columns + c);
 #pragma GCC unroll 16
       for (int q = 0; q < rows; ++q) {
-        V h = load(input + int64_t(r + q) * columns + c);
+        V h = load(input + (r + q) * columns + c);
         for (int k = 0; k < O; ++k) acc[k * rows + q] += wv[k] * h;
       }
     }
@@ -355,7 +356,7 @@ static void head_sums(const Plan& plan, int o, int active, float* s) {
 
 static void head_outputs(const Plan& plan, int active, float* s) {
   const Layer& head = plan.head();
-  int o = 0;
+  int64_t o = 0;
   for (; o + 2 <= head.out; o += 2) head_sums<2>(plan, o, active, s);
   if (o < head.out) head_sums<1>(plan, o, active, s);
   for (o = 0; o < head.out; ++o) {
@@ -386,9 +387,9 @@ static double gaussian(const Plan& plan, int active, float* s) {
 }
 
 // The largest logit of each row, one vector of rows at a time.
-MILE_INLINE V largest_logit(const float* out, int n_outputs, int tile) {
+MILE_INLINE V largest_logit(const float* out, int64_t n_outputs, int64_t tile) {
   V largest = load(out);
-  for (int c = 1; c < n_outputs; ++c) {
+  for (int64_t c = 1; c < n_outputs; ++c) {
     V z = load(out + c * tile);
     largest = largest > z ? largest : z;
   }
@@ -397,25 +398,25 @@ MILE_INLINE V largest_logit(const float* out, int n_outputs, int tile) {
 
 static double categorical(const Plan& plan, int active, float* s) {
   float* outputs = s + plan.outputs;
-  const int n = plan.head().out;
+  const int64_t n = plan.head().out;
   V total = {};
   for (int r = 0; r < active; r += lanes) {
     V w = load(s + plan.weight + r);
     I y = bits<I>(load(s + plan.y + r));
     V largest = largest_logit(outputs + r, n, plan.tile), chosen = {}, normalizer = {};
-    for (int c = 0; c < n; ++c) {
+    for (int64_t c = 0; c < n; ++c) {
       float* at = outputs + c * plan.tile + r;
       V z = load(at) - largest;
       V e = exp(z);
-      chosen = y == c ? z : chosen;
+      chosen = y == int32_t(c) ? z : chosen;
       normalizer += e;
       store(at, e);
     }
     total += w * (chosen - log(normalizer));
     V scale = w / normalizer;
-    for (int c = 0; c < n; ++c) {
+    for (int64_t c = 0; c < n; ++c) {
       float* at = outputs + c * plan.tile + r;
-      store(at, (y == c ? w : (V){}) - load(at) * scale);
+      store(at, (y == int32_t(c) ? w : (V){}) - load(at) * scale);
     }
   }
   return sum(total);
@@ -428,32 +429,32 @@ static double likelihood(const Network& network, const Plan& plan, int active, f
 // Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d [row][columns].
 // Inputs are dealt to blocks of nearly equal size; the first also sums the bias.
 template <bool by_feature>
-static void weight_gradient(int n, bool with_bias, const float* in, int64_t ld_in, const float* d, int columns,
-                            int rows, float* gradient, float* bias) {
-  each_panel(columns, [&](auto vectors, int c) {
+static void weight_gradient(int64_t n, bool with_bias, const float* in, int64_t ld_in, const float* d,
+                            int64_t columns, int rows, float* gradient, float* bias) {
+  each_panel(columns, [&](auto vectors, int64_t c) {
     constexpr int N = decltype(vectors)::value;
-    const int total = n + with_bias, blocks = (total + block(N) - 1) / block(N);
-    float* to = gradient + int64_t(n) * c;
-    int k = 0;
-    for (int b = 0; b < blocks; ++b) {
+    const int64_t total = n + with_bias, blocks = (total + block(N) - 1) / block(N);
+    float* to = gradient + n * c;
+    int64_t k = 0;
+    for (int64_t b = 0; b < blocks; ++b) {
       const bool first = with_bias && b == 0;
-      const int stop = (b + 1) * total / blocks - with_bias;
-      gradient_rows<block(N), N, by_feature>(stop - k, first, in + (by_feature ? k * ld_in : k), ld_in, d + c, columns,
-                                             rows, to + int64_t(k) * N * lanes, bias + c, N * lanes);
+      const int64_t stop = (b + 1) * total / blocks - with_bias;
+      gradient_rows<block(N), N, by_feature>(int(stop - k), first, in + (by_feature ? k * ld_in : k), ld_in, d + c,
+                                             columns, rows, to + k * N * lanes, bias + c, N * lanes);
       k = stop;
     }
   });
 }
 
 template <class Act, bool by_feature>
-static void backward_layer(const Layer& below, const float* d, int64_t ld_d, const float* w, bool in_panels, int depth,
-                           int active, float* s) {
-  each_panel(below.columns, [&](auto vectors, int c) {
+static void backward_layer(const Layer& below, const float* d, int64_t ld_d, const float* w, bool in_panels,
+                           int64_t depth, int active, float* s) {
+  each_panel(below.columns, [&](auto vectors, int64_t c) {
     constexpr int N = decltype(vectors)::value;
-    const float* panel_w = in_panels ? w + int64_t(depth) * c : w + c;
+    const float* panel_w = in_panels ? w + depth * c : w + c;
     const int64_t ld_w = in_panels ? N * lanes : below.columns;
     for (int r = 0; r < active; r += block(N)) {
-      const int64_t at = int64_t(r) * below.columns + c;
+      const int64_t at = r * below.columns + c;
       backward_block<Act, N, by_feature>(d + (by_feature ? r : r * ld_d), ld_d, panel_w, ld_w, depth,
                                          s + below.hidden + at, s + below.slopes + at, below.columns);
     }
@@ -466,7 +467,7 @@ static void backward(const Plan& plan, int active, float* s) {
   const float* d = s + plan.outputs;
   weight_gradient<true>(head.out, false, d, plan.tile, s + plan.head_input(), plan.head_columns(), active,
                         s + head.gradient, nullptr);
-  for (int o = 0; o < head.out; ++o) {
+  for (int64_t o = 0; o < head.out; ++o) {
     V total = {};
     for (int r = 0; r < active; r += lanes) total += load(d + o * plan.tile + r);
     s[head.bias_gradient + o] += sum(total);
@@ -501,17 +502,17 @@ static void store_gradient(const Plan& plan, const float* s, float* gradient) {
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     float* to = gradient + layer.position;
-    each_in_panels(layer.in, layer.out, layer.columns, [&](int k, int c, int real, int64_t at, int) {
-      for (int j = 0; j < real; ++j) to[int64_t(k) * layer.out + c + j] = s[layer.gradient + at + j];
+    each_in_panels(layer.in, layer.out, layer.columns, [&](int64_t k, int64_t c, int real, int64_t at, int) {
+      for (int j = 0; j < real; ++j) to[k * layer.out + c + j] = s[layer.gradient + at + j];
     });
-    for (int j = 0; j < layer.out; ++j) to[int64_t(layer.in) * layer.out + j] = s[layer.bias_gradient + j];
+    for (int64_t j = 0; j < layer.out; ++j) to[layer.in * layer.out + j] = s[layer.bias_gradient + j];
   }
   const Layer& head = plan.head();
   float* to = gradient + head.position;
-  each_in_panels(head.out, head.in, plan.head_columns(), [&](int o, int c, int real, int64_t at, int) {
+  each_in_panels(head.out, head.in, plan.head_columns(), [&](int64_t o, int64_t c, int real, int64_t at, int) {
     for (int j = 0; j < real; ++j) to[(c + j) * head.out + o] = s[head.gradient + at + j];
   });
-  for (int o = 0; o < head.out; ++o) to[head.in * head.out + o] = s[head.bias_gradient + o];
+  for (int64_t o = 0; o < head.out; ++o) to[head.in * head.out + o] = s[head.bias_gradient + o];
 }
 
 template <class Act>
@@ -575,7 +576,7 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const flo
   for (int l = 0; l + 1 < plan.n_layers; ++l) whole_vectors &= plan.layers[l].out == plan.layers[l].columns;
   if (rows.count == 1 && whole_vectors && plan.n_layers > 1 && !plan.n_stages) {
     load_head(plan, position, s);
-    for (int i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i];
+    for (int64_t i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i];
     with_activation(network.activation, [&](auto act) { forward_one<decltype(act)>(plan, position, s); });
     head_outputs(plan, 1, s);
     f(0, 1);
@@ -596,7 +597,7 @@ static void outputs(const Network& network, const float* draws, int64_t n_draws,
   const Plan plan(network);
   for (int64_t draw = 0; draw < n_draws; ++draw, out += plan.head().out * rows.stride) {
     each_output(network, plan, draws + draw * dimension, rows, s, [&](int64_t row, int n) {
-      for (int o = 0; o < plan.head().out; ++o)
+      for (int64_t o = 0; o < plan.head().out; ++o)
         std::memcpy(out + o * rows.stride + row, s + plan.outputs + o * plan.tile, n * sizeof(float));
     });
   }
@@ -632,10 +633,10 @@ static void summarize_gaussian(const Plan& plan, const float* out, const float* 
 }
 
 static void summarize_categorical(const Plan& plan, float* out, int n, double* to, int64_t stride) {
-  const int n_outputs = plan.head().out;
+  const int64_t n_outputs = plan.head().out;
   for (int r = 0; r < n; r += lanes) {
     V largest = largest_logit(out + r, n_outputs, plan.tile), normalizer = {}, weighted = {};
-    for (int c = 0; c < n_outputs; ++c) {
+    for (int64_t c = 0; c < n_outputs; ++c) {
       float* at = out + c * plan.tile + r;
       V z = load(at) - largest, e = z < -87.0f ? (V){} : exp(z);
       normalizer += e;
@@ -643,7 +644,7 @@ static void summarize_categorical(const Plan& plan, float* out, int n, double* t
       store(at, e);
     }
     V scale = 1.0f / normalizer;
-    for (int c = 0; c < n_outputs; ++c)
+    for (int64_t c = 0; c < n_outputs; ++c)
       accumulate(to + c * stride + r, load(out + c * plan.tile + r) * scale, n - r);
     accumulate(to + n_outputs * stride + r, log(normalizer) - weighted * scale, n - r);
   }

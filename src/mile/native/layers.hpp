@@ -67,9 +67,10 @@ struct Gelu {
 
 // acc[r][v] += sum_k in(r, k) * w[k][v]
 template <int R, int N, bool by_feature>
-MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const float* w, int64_t ld_w, int depth) {
+MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const float* w, int64_t ld_w,
+                          int64_t depth) {
   const int64_t next_row = by_feature ? 1 : ld_in, next = by_feature ? ld_in : 1;
-  for (int k = 0; k < depth; ++k, w += ld_w, in += next) {
+  for (int64_t k = 0; k < depth; ++k, w += ld_w, in += next) {
     V column[N];
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) column[v] = load(w + v * lanes);
@@ -84,7 +85,7 @@ MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const 
 
 template <class Act, int N, bool by_feature>
 MILE_INLINE void forward_block(const float* in, int64_t ld_in, const float* w, int64_t ld_w, const float* bias,
-                               int depth, float* out, float* slopes, int64_t ld_out) {
+                               int64_t depth, float* out, float* slopes, int64_t ld_out) {
   constexpr int R = block(N);
   V acc[R][N];
   for (int r = 0; r < R; ++r)
@@ -100,8 +101,8 @@ MILE_INLINE void forward_block(const float* in, int64_t ld_in, const float* w, i
 
 // The derivative with respect to a layer's sums, written over its values.
 template <class Act, int N, bool by_feature>
-MILE_INLINE void backward_block(const float* d, int64_t ld_d, const float* w, int64_t ld_w, int depth, float* hidden,
-                                const float* slopes, int64_t ld_hidden) {
+MILE_INLINE void backward_block(const float* d, int64_t ld_d, const float* w, int64_t ld_w, int64_t depth,
+                                float* hidden, const float* slopes, int64_t ld_hidden) {
   constexpr int R = block(N);
   V acc[R][N] = {};
   multiply<R, N, by_feature>(acc, d, ld_d, w, ld_w, depth);
@@ -169,8 +170,8 @@ struct Vectors {
 
 // Call f(Vectors<N>, first column) for each panel of N vectors of columns.
 template <int N = panel, class F>
-MILE_INLINE void each_panel(int columns, const F& f, int from = 0) {
-  int c = from;
+MILE_INLINE void each_panel(int64_t columns, const F& f, int64_t from = 0) {
+  int64_t c = from;
   for (; c + N * lanes <= columns; c += N * lanes) f(Vectors<N>{}, c);
   if constexpr (N > 1) each_panel<N - 1>(columns, f, c);
 }

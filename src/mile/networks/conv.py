@@ -52,6 +52,18 @@ class Stage:
         return self.height - shrinkage, self.width - shrinkage
 
     @property
+    def padded_size(self) -> int:
+        """Numbers that come in, with the border of zeros."""
+        border = 2 * self.convolution.padding
+        return (self.height + border) * (self.width + border) * self.channels
+
+    @property
+    def convolved_size(self) -> int:
+        """Numbers before pooling."""
+        height, width = self.convolved
+        return height * width * self.convolution.filters
+
+    @property
     def out(self) -> tuple[int, int, int]:
         """Height, width and channels after pooling."""
         height, width = self.convolved
@@ -146,6 +158,11 @@ class ConvNet:
         if self.n_outputs is None:
             raise ValueError("n_outputs is open: call sized(input_shape, n_outputs).")
         return (height * width * channels, *self.hidden, self.n_outputs)
+
+    @property
+    def largest_image(self) -> int:
+        """Numbers that go into or come out of some convolution, borders of zeros included."""
+        return max(max(stage.padded_size, stage.convolved_size) for stage in self.stages)
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
