@@ -16,6 +16,7 @@ HANDLERS = (
     *("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch"),
     *("mile_attend", "mile_attend_slopes"),
 )
+PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture")
 _UNLIMITED = 1 << 20
 
 
@@ -39,6 +40,8 @@ def library() -> ctypes.CDLL | None:
         loaded.mile_use_kernel.argtypes = [ctypes.c_char_p]
         loaded.mile_use_kernel(wanted.encode() or None)
         loaded.mile_use_helpers.argtypes = [ctypes.c_int64]
+        for name in PLAIN_FUNCTIONS:
+            getattr(loaded, name).restype = ctypes.c_int64
     except Exception as error:
         _LOGGER.warning("mile: the native kernel cannot be used, so XLA computes everything, slower. %s", error)
         return None

@@ -152,10 +152,17 @@ def epoch(
 def outputs(
     spec: Specification, draws: Float[np.ndarray, "draw d"], x: Float[np.ndarray, "feature row"]
 ) -> Float[np.ndarray, "draw output row"]:
-    """Return the network's outputs under every draw; runs without JAX and without the interpreter's lock."""
+    """Return the network's outputs under every draw; runs without JAX and without the interpreter's lock.
+
+    Raises
+    ------
+    MemoryError
+        If a thread gets no memory for its tile of rows; it grows with the widths, not with rows or draws.
+    """
     draws, x = _contiguous(draws), _contiguous(x)
     result = np.empty((len(draws), spec.sizes[-1], x.shape[1]), np.float32)
-    _run("mile_outputs", *_network(spec), spec.activation, draws, len(draws), x, x.shape[1], result)
+    asked = _run("mile_outputs", *_network(spec), spec.activation, draws, len(draws), x, x.shape[1], result)
+    _check_memory(asked, spec)
     return result
 
 
@@ -172,7 +179,8 @@ def summarize(
     draws, x, center = _contiguous(draws), _contiguous(x), _contiguous(center)
     result = np.zeros((3 if spec.head == _HEADS[Gaussian] else spec.sizes[-1] + 1, x.shape[1]))
     numbers = (spec.activation, spec.head)
-    _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
+    asked = _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
+    _check_memory(asked, spec)
     return result
 
 
@@ -183,7 +191,8 @@ def mixture(
 ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
     """Return distribution function and density at y of equal mixtures of normals; runs as `outputs` does."""
     cdf, density = np.empty_like(y), np.empty_like(y)
-    _run("mile_mixture", location, precision, *location.shape, y, cdf, density)
+    failed = _run("mile_mixture", location, precision, *location.shape, y, cdf, density)
+    assert not failed  # it asks for no memory
     return cdf, density
 
 
@@ -196,14 +205,26 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.float32)
 
 
-def _run(name: str, *arguments: np.ndarray | int) -> None:
+def _run(name: str, *arguments: np.ndarray | int) -> int:
+    """Call a plain function; return 0, the bytes that it asked for and did not get, or -1 for any other error."""
     loaded = library()
     assert loaded is not None  # a specification exists only with it
     pointers = [
         ctypes.c_void_p(argument.ctypes.data) if isinstance(argument, np.ndarray) else ctypes.c_int64(argument)
         for argument in arguments
     ]
-    getattr(loaded, name)(*pointers)
+    return getattr(loaded, name)(*pointers)
+
+
+def _check_memory(asked: int, spec: Specification) -> None:
+    if asked == 0:
+        return
+    size = "more memory" if asked < 0 else f"{asked / 1e9:.1f} GB" if asked >= 1e8 else f"{asked / 1e6:.1f} MB"
+    *widths, last = (f"{width:,}" for width in spec.sizes)
+    raise MemoryError(
+        f"the native kernel needs {size} in each thread to evaluate a network with layers of {', '.join(widths)} and "
+        f"{last}, and the system has not that much left. Free memory, or use fewer threads or a smaller network."
+    )
 
 
 def _floats(*shape: int) -> jax.ShapeDtypeStruct:

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
-#include <string>
-#include <thread>
+#include <exception>
+#include <utility>
 #include <vector>
 
 #include "kernel.hpp"
+#include "memory.hpp"
+#include "threads.hpp"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
@@ -49,51 +48,7 @@ const Kernel& kernel() {
   return *k;
 }
 
-// Memory of one thread that grows to the largest use and is then kept: no allocation per call.
-class Scratch {
- public:
-  ~Scratch() { std::free(data_); }
-  float* floats(int64_t n) {
-    if (n > size_) {
-      std::free(data_);
-      const size_t bytes = (size_t(n) * sizeof(float) + 63) / 64 * 64;
-      size_ = 0;
-      data_ = static_cast<float*>(std::aligned_alloc(64, bytes));
-      if (!data_) throw std::bad_alloc();
-      size_ = n;
-    }
-    return data_;
-  }
-
- private:
-  float* data_ = nullptr;
-  int64_t size_ = 0;
-};
 thread_local Scratch network_scratch, call_scratch;
-
-// Call f(item) for every item, on this thread and on up to `extra` others. A task that is never started is not waited
-// for, so calls cannot block each other however few threads there are.
-template <class F>
-void for_each(int64_t items, int64_t extra, ffi::ThreadPool* pool, const F& f) {
-  extra = pool ? std::min({extra, items - 1, pool->num_threads()}) : 0;
-  if (extra <= 0) {
-    for (int64_t item = 0; item < items; ++item) f(item);
-    return;
-  }
-  struct Shared {
-    std::atomic<int64_t> next{0}, done{0};
-  };
-  auto shared = std::make_shared<Shared>();
-  auto work = [items, shared, &f] {
-    for (int64_t item; (item = shared->next.fetch_add(1)) < items;) {
-      f(item);
-      shared->done.fetch_add(1, std::memory_order_release);
-    }
-  };
-  for (int64_t k = 0; k < extra; ++k) pool->Schedule([work] { work(); });
-  work();
-  while (shared->done.load(std::memory_order_acquire) < items) std::this_thread::yield();
-}
 
 struct Chunks {
   int64_t n, rows;  // the last chunk may be shorter
@@ -154,8 +109,8 @@ void gradients(const Network& network, const Rows& rows, int64_t chains, const f
       add_up(chain, parts, part_values);
     });
   } else {
-    std::vector<float> parts(chains * chunks.n * d);
-    std::vector<double> part_values(chains * chunks.n);
+    std::vector<float> parts = zeros<float>(chains * chunks.n * d);
+    std::vector<double> part_values = zeros<double>(chains * chunks.n);
     for_each(chains * chunks.n, extra, pool, [&](int64_t item) {
       part_values[item] = one(item / chunks.n, item % chunks.n, parts.data() + item * d);
     });
@@ -357,8 +312,8 @@ ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats p
 // Indices 0..n-1 in the order of `numbers` in [0, 1), which carry 23 random bits; ties keep their order. A radix sort:
 // for the sizes of data sets it takes a tenth of the time of XLA's sort.
 std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
-  std::vector<uint32_t> keys(n), other_keys(n);
-  std::vector<int32_t> order(n), other(n);
+  std::vector<uint32_t> keys = zeros<uint32_t>(n), other_keys = zeros<uint32_t>(n);
+  std::vector<int32_t> order = zeros<int32_t>(n), other = zeros<int32_t>(n);
   for (int64_t k = 0; k < n; ++k) {
     keys[k] = uint32_t(std::max(0.0f, std::min(numbers[k], 1.0f)) * 8388608.0f);
     order[k] = int32_t(k);
@@ -469,6 +424,35 @@ ffi::Error attend_slopes(ffi::ThreadPool pool, Floats tokens, Floats positions, 
   return ffi::Error::Success();
 }
 
+// A handler that throws nothing: XLA is written without exceptions.
+template <class... Arguments>
+auto guarded(ffi::Error (*handler)(Arguments...)) {
+  return [handler](Arguments... arguments) {
+    try {
+      return handler(std::move(arguments)...);
+    } catch (const OutOfMemory& error) {
+      return ffi::Error(ffi::ErrorCode::kResourceExhausted, words_of(error));
+    } catch (const std::bad_alloc&) {
+      return ffi::Error(ffi::ErrorCode::kResourceExhausted, "mile: the native kernel has no memory left.");
+    } catch (const std::exception& error) {
+      return ffi::Error::Internal(error.what());
+    }
+  };
+}
+
+// What a plain function returns: 0, the bytes that it asked for and did not get, or -1 for any other error.
+template <class F>
+int64_t outcome(const F& f) {
+  try {
+    f();
+    return 0;
+  } catch (const OutOfMemory& error) {
+    return error.bytes;
+  } catch (...) {
+    return -1;
+  }
+}
+
 }  // namespace
 }  // namespace mile
 
@@ -480,7 +464,7 @@ MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
   static auto* handler = ffi::Ffi::Bind()
                              .Ctx<ffi::ThreadPool>()
                              .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>()
-                             .Ret<mile::Floats>() MILE_NETWORK.To(mile::value_and_grad)
+                             .Ret<mile::Floats>() MILE_NETWORK.To(mile::guarded(mile::value_and_grad))
                              .release();
   return handler->Call(frame);
 }
@@ -488,7 +472,8 @@ MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
 MILE_EXPORT XLA_FFI_Error* mile_value(XLA_FFI_CallFrame* frame) {
   static auto* handler = ffi::Ffi::Bind()
                              .Ctx<ffi::ThreadPool>()
-                             .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>() MILE_NETWORK.To(mile::value)
+                             .Arg<mile::Floats>() MILE_ROWS
+                             .Ret<mile::Floats>() MILE_NETWORK.To(mile::guarded(mile::value))
                              .release();
   return handler->Call(frame);
 }
@@ -508,7 +493,7 @@ MILE_EXPORT XLA_FFI_Error* mile_mclmc_step(XLA_FFI_CallFrame* frame) {
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
-                             .Ret<ffi::Buffer<ffi::PRED>>() MILE_NETWORK.To(mile::mclmc_step)
+                             .Ret<ffi::Buffer<ffi::PRED>>() MILE_NETWORK.To(mile::guarded(mile::mclmc_step))
                              .release();
   return handler->Call(frame);
 }
@@ -528,7 +513,7 @@ MILE_EXPORT XLA_FFI_Error* mile_epoch(XLA_FFI_CallFrame* frame) {
                              .Attr<float>("decay_first")
                              .Attr<float>("decay_second")
                              .Attr<float>("epsilon")
-                             .To(mile::epoch)
+                             .To(mile::guarded(mile::epoch))
                              .release();
   return handler->Call(frame);
 }
@@ -544,7 +529,7 @@ MILE_EXPORT XLA_FFI_Error* mile_attend(XLA_FFI_CallFrame* frame) {
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
                              .Attr<int64_t>("heads")
-                             .To(mile::attend)
+                             .To(mile::guarded(mile::attend))
                              .release();
   return handler->Call(frame);
 }
@@ -562,7 +547,7 @@ MILE_EXPORT XLA_FFI_Error* mile_attend_slopes(XLA_FFI_CallFrame* frame) {
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
                              .Attr<int64_t>("heads")
-                             .To(mile::attend_slopes)
+                             .To(mile::guarded(mile::attend_slopes))
                              .release();
   return handler->Call(frame);
 }
@@ -585,35 +570,41 @@ MILE_EXPORT const char* mile_kernel_name() { return mile::kernel().name; }
 MILE_EXPORT void mile_use_helpers(int64_t n) { mile::helpers.store(n); }
 
 // Outputs [draw][output][rows] of every draw for all rows of x [feature][rows].
-MILE_EXPORT void mile_outputs(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
-                              int64_t activation, const float* draws, int64_t n_draws, const float* x, int64_t n_rows,
-                              float* out) {
+MILE_EXPORT int64_t mile_outputs(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
+                                 int64_t activation, const float* draws, int64_t n_draws, const float* x,
+                                 int64_t n_rows, float* out) {
   using namespace mile;
   const Network network = network_of(sizes, n_sizes, image, n_image, activation, int64_t(Head::gaussian));
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);
-  float* s = network_scratch.floats(k.scratch_size(network));
-  k.outputs(network, draws, n_draws, d, rows, s, out);
+  return outcome([&] {
+    float* s = network_scratch.floats(k.scratch_size(network));
+    k.outputs(network, draws, n_draws, d, rows, s, out);
+  });
 }
 
 // Sums over draws of what each says about all rows of x [feature][rows]; see Kernel::summarize.
-MILE_EXPORT void mile_summarize(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
-                                int64_t activation, int64_t head, const float* draws, int64_t n_draws, const float* x,
-                                int64_t n_rows, const float* center, double* sums) {
+MILE_EXPORT int64_t mile_summarize(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
+                                   int64_t activation, int64_t head, const float* draws, int64_t n_draws,
+                                   const float* x, int64_t n_rows, const float* center, double* sums) {
   using namespace mile;
   const Network network = network_of(sizes, n_sizes, image, n_image, activation, head);
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
   const int64_t d = dimension_of(network);
-  float* s = network_scratch.floats(k.scratch_size(network));
-  k.summarize(network, draws, n_draws, d, rows, s, center, sums);
+  return outcome([&] {
+    float* s = network_scratch.floats(k.scratch_size(network));
+    k.summarize(network, draws, n_draws, d, rows, s, center, sums);
+  });
 }
 
 // Mean distribution function and density of the mixtures [row][component] at y [row].
-MILE_EXPORT void mile_mixture(const double* location, const double* precision, int64_t n_rows, int64_t n_components,
-                              const double* y, double* cdf, double* density) {
-  for (int64_t r = 0; r < n_rows; ++r)
-    mile::kernel().mixture(n_components, location + r * n_components, precision + r * n_components, y[r], cdf + r,
-                           density + r);
+MILE_EXPORT int64_t mile_mixture(const double* location, const double* precision, int64_t n_rows, int64_t n_components,
+                                 const double* y, double* cdf, double* density) {
+  return mile::outcome([&] {
+    for (int64_t r = 0; r < n_rows; ++r)
+      mile::kernel().mixture(n_components, location + r * n_components, precision + r * n_components, y[r], cdf + r,
+                             density + r);
+  });
 }
