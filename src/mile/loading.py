@@ -26,8 +26,8 @@ from mile.storage import (
     Manifest,
     Record,
     check_draws,
+    check_entries,
     damaged_files,
-    read_checked_manifest,
     read_checked_record,
     read_draws,
     read_layout,
@@ -137,7 +137,7 @@ def resume(
         If the run cannot be gone on with; the message says why.
     """
     folder = Path(run_dir)
-    manifest = read_checked_manifest(folder)
+    manifest = _manifest(folder)
     configuration = manifest.configuration
     if "network" not in configuration or is_custom(configuration):
         raise RunMismatchError(
@@ -178,7 +178,7 @@ def read_validation(run_dir: str | Path) -> tuple[np.ndarray, np.ndarray] | None
     None if the run keeps no data or has no such rows.
     """
     folder = Path(run_dir)
-    if DATA not in read_checked_manifest(folder).files:
+    if DATA not in _manifest(folder).files:
         return None
     scales = read_kept(_read(folder, SCALES))
     classes, _ = scales.pop("classes"), scales.pop("attachments")
@@ -191,6 +191,12 @@ def read_validation(run_dir: str | Path) -> tuple[np.ndarray, np.ndarray] | None
     return x, dataset.y_valid if classes is None else classes[dataset.y_valid]
 
 
+def _manifest(folder: Path) -> Manifest:
+    """Read the manifest of a run in which no link leads elsewhere."""
+    check_entries(folder)
+    return read_manifest(folder)
+
+
 def _read_dataset(folder: Path, scales: dict[str, Any]) -> Dataset:
     arrays = _read(folder, DATA)
     try:
@@ -201,7 +207,7 @@ def _read_dataset(folder: Path, scales: dict[str, Any]) -> Dataset:
 
 def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
     try:
-        return read_tensors(folder / name).arrays
+        return read_tensors(folder / name, within=folder).arrays
     except FileNotFoundError:
         raise CorruptFileError(
             f"{folder / name} is missing. Fit again with the same X, y and arguments, and it is written anew."
@@ -211,7 +217,7 @@ def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
 def read_run(folder: Path, network: Any = None) -> tuple[Fit, dict[str, Any] | None]:
     """Read what a run has so far, also while it goes on; return also what its beginner kept for itself."""
     for attempt in range(_ATTEMPTS):
-        manifest = read_checked_manifest(folder)
+        manifest = _manifest(folder)
         try:
             damaged = damaged_files(folder, manifest)
             if damaged:
@@ -244,7 +250,7 @@ def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
 
     def record_of_chain(chain: int, *kinds: str) -> Record | None:
         names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
-        return next((read_checked_record(folder / name) for name in names if name is not None), None)
+        return next((read_checked_record(folder, name) for name in names if name is not None), None)
 
     members = {chain: record_of_chain(chain, "member") for chain in layout.chain_ids}
     records = {chain: record_of_chain(chain, "final", "state") for chain in layout.chain_ids}

@@ -72,8 +72,8 @@ def failing_disk(kind, code, number):
         return getattr(os, kind)(*arguments)
 
     def open_full(path, mode="r", *arguments, **options):
-        is_full = mode == "wb" and next(calls) == number
-        return open_file(Path("/dev/full") if is_full else path, mode, *arguments, **options)
+        is_full = mode == "xb" and next(calls) == number
+        return open_file(Path("/dev/full"), "wb") if is_full else open_file(path, mode, *arguments, **options)
 
     system = mock.Mock(wraps=os)
     system.name, system.O_RDONLY = os.name, os.O_RDONLY

@@ -18,7 +18,7 @@ from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
 from mile.execution import DaskBackend
 from mile.loading import read_validation
 from mile.loading import resume as resume_run
-from mile.storage import has_run
+from mile.storage import has_run, inside
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
 _TEXT_NETWORK = "att_v2"
@@ -210,7 +210,7 @@ def demo(console: Console, out: Path) -> None:
         for row in range(5)
     ]
     console.say("\n" + table(("", "mean", "50 % interval", "90 % interval", "observed"), rows))
-    page = out / "report.html"
+    page = inside(out, "report.html")
     rows = f"{len(y_test)} test rows"
     write_report(model, page, x_test, y_test, title="Diabetes progression", rows=rows, seconds=seconds)
     states, counts = np.unique(model.chain_status_, return_counts=True)

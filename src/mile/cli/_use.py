@@ -19,7 +19,7 @@ from mile.loading import load, read_validation
 from mile.predict import ClassPredictive
 from mile.report import render
 from mile.samplers import TITLES
-from mile.storage import csv_lines, read_table, run_seconds, write_page, write_table
+from mile.storage import csv_lines, inside, read_table, run_seconds, write_page, write_table
 
 _FLATTERING = "The validation rows also decided when training stopped, so their scores are slightly flattering."
 _NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no data): give test rows with --data."
@@ -86,7 +86,7 @@ def report(console: Console, model: Path, data: Path | None, target: str | None,
         x, y = (read_validation(model) if is_run else None) or (None, None)
         rows = "" if y is None else f"{len(y):,} validation rows"
         notes += [_FLATTERING if rows else _NO_ROWS] if is_run else []
-    page = out or (model / "report.html" if is_run else model.with_suffix(".html"))
+    page = out or (inside(model, "report.html") if is_run else model.with_suffix(".html"))
     write_report(loaded, page, x, y, title=model.name, rows=rows, seconds=_seconds(model, notes), notes=notes)
     console.say(f"Report  {page}")
     console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})

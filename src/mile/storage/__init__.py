@@ -4,6 +4,7 @@ from mile.storage._downloads import downloaded, read_arrays, read_members, read_
 from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
 from mile.storage._durable import sync_folders, write_page
+from mile.storage._inside import check_entries, inside
 from mile.storage._manifest import Manifest, read_manifest
 from mile.storage._memory import Unsaved
 from mile.storage._platform import fingerprint
@@ -24,7 +25,7 @@ from mile.storage._run import (
 from mile.storage._table import Table
 from mile.storage._tables import csv_lines, read_table, write_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors
-from mile.storage._trust import check_draws, read_checked_manifest, read_checked_record
+from mile.storage._trust import check_draws, read_checked_record
 
 __all__ = [
     "DATA",
@@ -40,15 +41,16 @@ __all__ = [
     "Tensors",
     "Unsaved",
     "check_draws",
+    "check_entries",
     "check_space",
     "csv_lines",
     "damaged_files",
     "downloaded",
     "fingerprint",
     "has_run",
+    "inside",
     "open_run",
     "read_arrays",
-    "read_checked_manifest",
     "read_checked_record",
     "read_draws",
     "read_layout",

@@ -8,6 +8,7 @@ import numpy as np
 
 from mile.storage import _draws
 from mile.storage._draws import Layout, StoredDraws
+from mile.storage._inside import inside
 
 if TYPE_CHECKING:
     from mile.storage._run import Run
@@ -101,7 +102,7 @@ class DrawWriter:
 def _read_chunk(folder: Path, layout: Layout, row: int, number: int) -> list[np.ndarray]:
     shapes = {"weights": (layout.chunk, layout.dimension), "lp": (layout.chunk,), "energy_change": (layout.chunk,)}
     return [
-        _draws.decode(folder / layout.path(variable, row, number), shape, np.dtype(layout.dtype))
+        _draws.decode(inside(folder, layout.path(variable, row, number)), shape, np.dtype(layout.dtype))
         for variable, shape in shapes.items()
     ]
 
@@ -136,11 +137,11 @@ def read_draws(
         found = np.empty((len(rows), len(chunks) * layout.chunk), dtype)
         for index, row in enumerate(rows):
             for number in chunks:
-                part = _draws.decode(folder / layout.path(variable, row, number), (layout.chunk,), dtype)
+                part = _draws.decode(inside(folder, layout.path(variable, row, number)), (layout.chunk,), dtype)
                 found[index, number * layout.chunk : (number + 1) * layout.chunk] = part
         return found[:, :n_draws]
 
-    paths = [[folder / layout.path("weights", row, number) for number in chunks] for row in rows]
+    paths = [[inside(folder, layout.path("weights", row, number)) for number in chunks] for row in rows]
     stored = StoredDraws(paths, n_draws, layout.chunk, layout.dimension, dtype)
     positions = np.asarray(stored) if stored.nbytes <= DRAWS_IN_MEMORY else stored
     return Recorded(positions, scalars("lp"), scalars("energy_change"))

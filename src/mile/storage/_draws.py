@@ -18,6 +18,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 
 from mile._errors import CorruptFileError
+from mile.storage._inside import open_plain
 
 FOLDER = "draws.zarr"
 RUNNING = -1  # status of a chain that is under way
@@ -127,7 +128,8 @@ def encode(values: np.ndarray, chunk: int) -> bytes:
 
 def decode(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Read a chunk and check it."""
-    data = path.read_bytes()
+    with open_plain(path) as file:
+        data = file.read()
     body, check = data[:-4], data[-4:]
     wanted = int(np.prod(shape)) * dtype.itemsize
     if len(body) != wanted or crc32c(body).to_bytes(4, "little") != check:
@@ -206,7 +208,8 @@ class StoredDraws:
         shape, source = (self._chunk, self.shape[2]), self._rows[row][chunk]
         if isinstance(source, np.ndarray):
             return source[:left]
-        return np.memmap(source, self.dtype.newbyteorder("<"), "r", shape=shape)[:left]
+        with open_plain(source) as file:
+            return np.memmap(file, self.dtype.newbyteorder("<"), "r", shape=shape)[:left]
 
 
 class FlatDraws:

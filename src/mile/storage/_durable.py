@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,8 +27,9 @@ def write_file(path: Path, parts: Iterable[Any]) -> str:
     digest, n_bytes = hashlib.sha256(), 0
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")  # two processes may save to one name
     with explained(path, lambda: n_bytes):
+        created = _created(temporary)  # if that is refused, what is there is not ours to remove
         try:
-            with _created(temporary) as file:
+            with created as file:
                 for part in parts:
                     n_bytes += memoryview(part).nbytes
                     digest.update(part)
@@ -49,12 +51,19 @@ def write_page(path: Path, text: str) -> None:
 
 
 def _created(path: Path) -> BinaryIO:
-    """Open a new file; its folder is made if need be."""
+    """Open a new file; its folder is made if need be.
+
+    The name can be foreseen, so nothing that is there is opened, least of all a link to another file.
+    """
     try:
-        return path.open("wb")
+        return path.open("xb")
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("wb")
+    except FileExistsError:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise
+        path.unlink()  # of a killed process that had our number
+    return path.open("xb")
 
 
 def sync_folders(paths: Iterable[Path], within: Path) -> None:

@@ -10,8 +10,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from mile._errors import RunLockedError, StorageError
+from mile._errors import RunLockedError, StorageError, UntrustedFileError
 from mile.storage._durable import explained, remove, write_file
+from mile.storage._inside import inside, read_inside
 from mile.storage._tensors import canonical, parse
 
 _LOCK, _OWNER = "run.lock", "run.owner"
@@ -25,10 +26,12 @@ def locked(folder: Path) -> Iterator[None]:
     ------
     RunLockedError
         If another process holds it.
+    UntrustedFileError
+        If the lock or the note is a link.
     """
     import filelock
 
-    lock = filelock.FileLock(folder / _LOCK)
+    lock = filelock.FileLock(inside(folder, _LOCK))
     with explained(folder / _LOCK):
         try:
             lock.acquire(timeout=0)
@@ -38,17 +41,18 @@ def locked(folder: Path) -> Iterator[None]:
                 "resumed."
             ) from None
     try:
-        write_file(folder / _OWNER, [canonical({"pid": os.getpid(), "host": socket.gethostname()})])
+        write_file(inside(folder, _OWNER), [canonical({"pid": os.getpid(), "host": socket.gethostname()})])
         yield
     finally:
-        with contextlib.suppress(StorageError):  # the note is no use then, but what went wrong before it is
-            remove(folder / _OWNER)
+        # The note is no use then, but what went wrong before it is.
+        with contextlib.suppress(StorageError, UntrustedFileError):
+            remove(inside(folder, _OWNER))
         lock.release()  # the file stays: whoever has it open would otherwise lock what nobody else can see
 
 
 def _owner(folder: Path) -> str:
     try:
-        owner = parse((folder / _OWNER).read_bytes(), _OWNER)
+        owner = parse(read_inside(folder, _OWNER), _OWNER)
         return f" by process {owner['pid']} on {owner['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return " by another process"

@@ -6,13 +6,14 @@ It holds no times and no paths: two runs of the same work end with the same byte
 
 import hashlib
 import json
-import stat
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from mile._errors import CorruptFileError, RunMismatchError, UntrustedFileError
 from mile.storage._durable import sync_folders, write_file
+from mile.storage._fields import unknown_files, wrong_fields
+from mile.storage._inside import inside, open_plain, read_inside
 from mile.storage._tensors import canonical, parse
 
 FORMAT = 1  # this reader knows all formats up to this one
@@ -64,12 +65,12 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Put this manifest in the place of the last one, which is kept beside it."""
         text = _text(asdict(self))
-        current = folder / NAME
+        current = inside(folder, NAME)
         if current.exists() and not self.finished:
-            write_file(folder / PREVIOUS, [current.read_bytes()])
+            write_file(inside(folder, PREVIOUS), [read_inside(folder, NAME)])
         write_file(current, [text])
         if self.finished:
-            write_file(folder / PREVIOUS, [text])
+            write_file(inside(folder, PREVIOUS), [text])
         sync_folders([current], folder)
 
     def identity(self) -> dict[str, Any]:
@@ -79,13 +80,13 @@ class Manifest:
 
 def copy_manifest(folder: Path) -> None:
     """Make sure that the copy of a finished run's manifest is one: a killed process may have left an older one."""
-    text, copy = (folder / NAME).read_bytes(), folder / PREVIOUS
-    if not copy.exists() or copy.read_bytes() != text:
+    text, copy = read_inside(folder, NAME), inside(folder, PREVIOUS)
+    if not copy.exists() or read_inside(folder, PREVIOUS) != text:
         write_file(copy, [text])
 
 
 def read_manifest(folder: Path, name: str = NAME) -> Manifest:
-    """Read and check a manifest.
+    """Read and check a manifest: its fields are what they should be, and it names only files that a run can contain.
 
     Raises
     ------
@@ -94,12 +95,20 @@ def read_manifest(folder: Path, name: str = NAME) -> Manifest:
     """
     path = folder / name
     try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-            raise UntrustedFileError(f"{path} is not a regular file, or larger than a manifest can be.")
-        text = path.read_bytes()
+        with open_plain(inside(folder, name)) as file:
+            text = file.read(_LARGEST + 1)
     except FileNotFoundError:
         raise CorruptFileError(f"{folder} is not a run directory: it has no {name}.") from None
+    if len(text) > _LARGEST:
+        raise UntrustedFileError(f"{path} is larger than a manifest can be.")
+    try:
+        return Manifest(**_checked(text, path))
+    except (TypeError, RecursionError) as error:
+        raise UntrustedFileError(f"{path} is not a manifest: {error}.") from error
+
+
+def _checked(text: bytes, path: Path) -> dict[str, Any]:
+    """Return what a manifest says."""
     document = parse(text, path)
     content = document.get("manifest") if isinstance(document, dict) else None
     if not isinstance(content, dict) or text != _text(content):
@@ -110,11 +119,13 @@ def read_manifest(folder: Path, name: str = NAME) -> Manifest:
         raise UntrustedFileError(f"{path} has format {str(number)[:20]}; this version of mile reads up to {FORMAT}.")
     if set(content) != known:
         raise UntrustedFileError(f"{path} has unknown or missing fields: {sorted(set(content) ^ known)}.")
-    manifest = Manifest(**content)
-    for relative in manifest.files:
-        if Path(relative).is_absolute() or ".." in Path(relative).parts:
-            raise UntrustedFileError(f"{path} names a file outside the run: {relative!r}.")
-    return manifest
+    wrong = wrong_fields(content)
+    if wrong:
+        raise UntrustedFileError(f"{path}: {wrong[0]} is not what it should be.")
+    unknown = unknown_files(content)
+    if unknown:
+        raise UntrustedFileError(f"{path} names a file that no run contains: {unknown[0][:200]!r}.")
+    return content
 
 
 def check_identity(manifest: Manifest, identity: dict[str, Any], folder: Path, *, force: bool) -> None:

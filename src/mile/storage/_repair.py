@@ -5,6 +5,7 @@ from pathlib import Path
 from mile._errors import CorruptFileError, UntrustedFileError
 from mile.storage import _draws
 from mile.storage._durable import remove, write_file
+from mile.storage._inside import check_entries, inside, name_some, read_inside
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, read_manifest
 from mile.storage._run import DATA, SCALES, Run, damaged_files, read_layout, read_record
@@ -21,16 +22,21 @@ def repair(run_dir: str | Path) -> list[str]:
         If nothing can be saved: both manifests are unreadable.
     RunLockedError
         If another process is writing to it.
+    UntrustedFileError
+        If a link or something else that no run contains is in the place of one of its files.
     """
     folder = Path(run_dir)
     if not folder.is_dir():
         raise CorruptFileError(f"{folder} is not a run directory.")
+    others = check_entries(folder)
     with locked(folder):
         manifest, done = _newest_manifest(folder)
         damaged = {path.relative_to(folder).as_posix() for path in damaged_files(folder, manifest)}
         done += [f"{name} is damaged." for name in sorted(damaged)]
         if not done:
             return []
+        if others:
+            done.append(f"Files that are not of the run are left alone: {name_some(others)}.")
         run = Run(folder, manifest)
         try:
             _mend(run, damaged, done)
@@ -45,7 +51,7 @@ def _newest_manifest(folder: Path) -> tuple[Manifest, list[str]]:
     except (CorruptFileError, UntrustedFileError) as error:
         try:
             manifest = read_manifest(folder, PREVIOUS)
-            write_file(folder / NAME, [(folder / PREVIOUS).read_bytes()])
+            write_file(inside(folder, NAME), [read_inside(folder, PREVIOUS)])
             return manifest, [f"{error}", f"Went back to {PREVIOUS}."]
         except (CorruptFileError, UntrustedFileError):
             raise CorruptFileError(
@@ -70,7 +76,7 @@ def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
             done.append(sentence)
     for name in damaged:
         manifest.files.pop(name, None)
-        remove(folder / name)
+        remove(inside(folder, name))
     if damaged & {DATA, SCALES}:
         done.append("The data will be asked for: fit again with the same X, y and arguments.")
     manifest.chains, manifest.previous = chains, {}
@@ -110,7 +116,7 @@ def _whole_state(run: Run, group: list[str], damaged: set[str], bad_chunks: dict
         return {}, ""
     if all("start" in files and not damaged & set(files.values()) for files in starts.values()):
         for chain in group:
-            record = read_record(run.folder / starts[chain]["start"])
+            record = read_record(run.folder, starts[chain]["start"])
             name = f"chains/{int(chain):04d}/state-000000.safetensors"
             run._write_record(name, record)
             starts[chain]["state"] = name
@@ -132,5 +138,5 @@ def _is_whole(run: Run, chain: str, files: dict[str, str], damaged: set[str], ba
         return True
     if "final" in files or "state" not in files:
         return False
-    layout, record = read_layout(run.manifest), read_record(run.folder / files["state"])
+    layout, record = read_layout(run.manifest), read_record(run.folder, files["state"])
     return layout is not None and record.n_draws // layout.chunk <= bad_chunks[chain]

@@ -14,6 +14,8 @@ Files are written by one background thread, so that the chains do not wait for t
 
 import errno
 import hashlib
+import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,15 +30,17 @@ from mile._errors import CorruptFileError, ResourceError, Status, StorageError, 
 from mile.storage import _draws
 from mile.storage._draw_files import DrawWriter
 from mile.storage._draws import Layout
-from mile.storage._durable import TEMPORARY, free_bytes, remove, sync_folders, write_file
+from mile.storage._durable import free_bytes, remove, sync_folders, write_file
+from mile.storage._inside import check_entries, entries, inside, is_record, is_temporary, name_some, open_plain
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, check_identity, copy_manifest, read_manifest
 from mile.storage._tensors import read_tensors, write_tensors
 
+_logger = logging.getLogger("mile")
 DATA, SCALES = "data.safetensors", "scales.safetensors"
 CHECKPOINT_SECONDS = 10.0
 _STATE = "state"  # the one kind of record that is replaced; "member", "start" and "final" stay
-_KNOWN = ("run.lock", "run.owner", DATA, SCALES)
+_KNOWN = ("run.lock", "run.owner")
 _MOST_WAITING = 256  # chunks that may wait for the disk
 _SPARE_BYTES = 1 << 25  # beyond draws: checkpoints, metadata, temporary files
 
@@ -72,7 +76,7 @@ class Run:
     def load(self, chain: int, kind: str) -> Record | None:
         """Return the newest record of a chain: its "member", its "state", or its "final" one."""
         name = self.manifest.chains.get(str(chain), {}).get(kind)
-        return None if name is None else read_record(self.folder / name)
+        return None if name is None else read_record(self.folder, name)
 
     def due(self, chains: Sequence[int]) -> bool:
         """Say whether it is time to save these chains again."""
@@ -98,18 +102,18 @@ class Run:
         manifest.previous, manifest.chains = manifest.chains, chains
         stale = self._forget_unused()
         manifest.write(self.folder)
-        for path in stale:
-            remove(path)
+        for name in stale:
+            remove(inside(self.folder, name))
 
-    def _forget_unused(self) -> list[Path]:
+    def _forget_unused(self) -> list[str]:
         """Take files that neither this checkpoint nor the one before needs out of the manifest; return them."""
         manifest = self.manifest
         named = [*manifest.chains.values(), *manifest.previous.values()]
         used = {name for files in named for name in files.values()}
-        stale = [name for name in manifest.files if name.startswith("chains/") and name not in used]
+        stale = [name for name in manifest.files if is_record(name) and name not in used]
         for name in stale:
             del manifest.files[name]
-        return [self.folder / name for name in stale]
+        return stale
 
     # -- draws
 
@@ -161,8 +165,9 @@ class Run:
 
     def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Write a file that stays as it is."""
-        digest = write_tensors(self.folder / name, arrays, {})
-        self._enter(name, (self.folder / name).stat().st_size, digest)
+        path = inside(self.folder, name)
+        digest = write_tensors(path, arrays, {})
+        self._enter(name, path.stat().st_size, digest)
         self._sync()
 
     @property
@@ -193,8 +198,8 @@ class Run:
             stale = self._forget_unused()
             self._sync()
             manifest.write(self.folder)
-            for path in stale:
-                remove(path)
+            for name in stale:
+                remove(inside(self.folder, name))
 
         self._submit(complete)
         self.settle()
@@ -236,7 +241,7 @@ class Run:
         if self._failure is not None:
             raise self._failure
         try:
-            if not (self.folder / NAME).exists():
+            if not has_run(self.folder):
                 raise StorageError(
                     errno.ENOENT, f"{self.folder / NAME} is gone: the run was deleted or moved while it was written."
                 )
@@ -248,13 +253,13 @@ class Run:
     # -- files; in the background thread only
 
     def _write(self, name: str, parts: Any) -> None:
-        path = self.folder / name
+        path = inside(self.folder, name)
         parts = list(parts)
         digest = write_file(path, parts)
         self._enter(name, sum(memoryview(part).nbytes for part in parts), digest)
 
     def _write_record(self, name: str, record: Record) -> None:
-        path = self.folder / name
+        path = inside(self.folder, name)
         digest = write_tensors(
             path, record.arrays, {"stage": record.stage, "step": record.step, "n_draws": record.n_draws}
         )
@@ -292,10 +297,13 @@ def open_run(
         If another process is writing to it.
     CorruptFileError
         If one of its files is damaged.
+    UntrustedFileError
+        If a link or something else that no run contains is in the place of one.
     """
     _make_folder(folder)
+    check_entries(folder)
     with locked(folder):
-        begun = (folder / NAME).exists()
+        begun = has_run(folder)
         manifest = read_manifest(folder) if begun else fresh
         _clean(folder, manifest)
         if begun:
@@ -327,24 +335,38 @@ def _make_folder(folder: Path) -> None:
         If something else is there already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / NAME).exists():
-        names = [path.name for path in folder.iterdir()]
-        others = [name for name in names if name not in _KNOWN and not name.endswith(TEMPORARY)]
+    if not has_run(folder):
+        names = sorted(path.name for path in folder.iterdir())
+        others = [name for name in names if not is_temporary(name) and not _may_be_replaced(folder, name)]
         if others:
             raise ValueError(f"run_dir {folder} holds other files, such as {others[0]!r}; give a new or empty folder.")
 
 
+def _may_be_replaced(folder: Path, name: str) -> bool:
+    """Say whether a file is of a run that was stopped before it had a manifest, and not another's with that name."""
+    if name not in (DATA, SCALES):
+        return name in _KNOWN
+    try:
+        read_tensors(folder / name, within=folder)
+    except (CorruptFileError, UntrustedFileError):
+        return False
+    return True
+
+
 def _clean(folder: Path, manifest: Manifest) -> None:
-    """Delete what a killed process left half done."""
-    for path in [*folder.rglob("*" + TEMPORARY), *folder.glob("chains/*/*")]:
-        if path.relative_to(folder).as_posix() not in manifest.files:
-            remove(path)
+    """Delete what a killed process left half done; what has no name of ours is mentioned and stays."""
+    others = check_entries(folder)
+    for name in [entry.name for entry in entries(folder)]:
+        if is_temporary(name) or (is_record(name) and name not in manifest.files):
+            remove(inside(folder, name))
+    if others:
+        _logger.info("%s holds files that are not of the run; they are left alone: %s", folder, name_some(others))
 
 
 def damaged_files(folder: Path, manifest: Manifest) -> list[Path]:
     """Return the files of a run that are missing or were altered."""
-    damaged = [folder / name for name, entry in manifest.files.items() if not _is_intact(folder / name, entry)]
-    if (folder / PREVIOUS).exists():  # no manifest lists itself or the one before
+    damaged = [folder / name for name, entry in manifest.files.items() if not _is_intact(folder, name, entry)]
+    if os.path.lexists(folder / PREVIOUS):  # no manifest lists itself or the one before
         try:
             read_manifest(folder, PREVIOUS)
         except (CorruptFileError, UntrustedFileError):
@@ -352,19 +374,19 @@ def damaged_files(folder: Path, manifest: Manifest) -> list[Path]:
     return damaged
 
 
-def _is_intact(path: Path, entry: Mapping[str, Any]) -> bool:
+def _is_intact(folder: Path, name: str, entry: Mapping[str, Any]) -> bool:
     try:
-        if path.stat().st_size != entry["bytes"]:
-            return False
-        with path.open("rb") as file:
+        with open_plain(inside(folder, name)) as file:
+            if os.fstat(file.fileno()).st_size != entry["bytes"]:
+                return False
             return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
     except OSError:
         return False
 
 
-def read_record(path: Path) -> Record:
+def read_record(folder: Path, name: str) -> Record:
     """Read what is known of one chain."""
-    arrays, metadata = read_tensors(path)
+    arrays, metadata = read_tensors(folder / name, within=folder)
     return Record(arrays=arrays, **metadata)
 
 
@@ -389,10 +411,10 @@ def check_space(folder: Path, draw_bytes: int) -> None:
 
 
 def has_run(folder: Path) -> bool:
-    """Say whether a folder holds a run."""
-    return (folder / NAME).exists()
+    """Say whether a folder holds a run, be it one that is refused: a link to nothing is a manifest too."""
+    return os.path.lexists(folder / NAME)
 
 
 def run_seconds(folder: Path) -> float:
     """Return the time from a run's first file to its last, pauses included."""
-    return max(0.0, (folder / NAME).stat().st_mtime - (folder / SCALES).stat().st_mtime)
+    return max(0.0, (folder / NAME).lstat().st_mtime - (folder / SCALES).lstat().st_mtime)

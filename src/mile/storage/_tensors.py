@@ -8,6 +8,7 @@ stream, so that draws larger than memory can be saved.
 import hashlib
 import json
 import math
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from mile._errors import CorruptFileError, UntrustedFileError
 from mile.storage._durable import write_file
+from mile.storage._inside import inside, open_plain
 
 _LARGEST_HEADER = 1 << 20
 _MOST_TENSORS = 10_000
@@ -122,10 +124,11 @@ def write_tensors(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, 
     return write_file(path, parts())
 
 
-def read_tensors(path: Path, *, mapped_above: float = math.inf) -> Tensors:
+def read_tensors(path: Path, *, mapped_above: float = math.inf, within: Path | None = None) -> Tensors:
     """Read a file that `write_tensors` wrote, and nothing else.
 
-    Arrays of more than `mapped_above` bytes stay on disk as read-only memory maps.
+    Arrays of more than `mapped_above` bytes stay on disk as read-only memory maps. `within` is the run that the file
+    is part of, if it is: no link leads to it then.
 
     Raises
     ------
@@ -134,9 +137,9 @@ def read_tensors(path: Path, *, mapped_above: float = math.inf) -> Tensors:
     UntrustedFileError
         If it is not one of ours, or asks for more than its size justifies.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
+    if within is None and not stat.S_ISREG(path.stat().st_mode):
         raise UntrustedFileError(f"{path} is not a regular file.")
-    with path.open("rb") as file:
+    with path.open("rb") if within is None else open_plain(inside(within, str(path.relative_to(within)))) as file:
         entries, metadata, start = _read_header(file, path)
         arrays = {}
         for name, entry in entries.items():
@@ -155,7 +158,7 @@ def read_tensors(path: Path, *, mapped_above: float = math.inf) -> Tensors:
 
 def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, _Entry], dict[str, Any], int]:
     """Check the whole file; return what it holds, its metadata, and where the data begin."""
-    size = path.stat().st_size
+    size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
     if size < 10 or length > min(size - 8, _LARGEST_HEADER):
         raise UntrustedFileError(
