@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from distributed import Client, LocalCluster
 
 from mile import blocks
@@ -136,3 +138,100 @@ def straggling_advance(folder: str, *arguments: Any) -> Any:
         if not os.path.exists(os.path.join(folder, "go")):
             raise RuntimeError("nobody overtook this block")
     return REAL_ADVANCE(*arguments)
+
+
+# -- workers that return what cannot be right
+
+
+def _nan(advanced: Any) -> Any:
+    return advanced._replace(
+        records=advanced.records._replace(position=np.full_like(advanced.records.position, np.nan))
+    )
+
+
+def _lost_state(advanced: Any) -> Any:
+    state = advanced.carries.state
+    state = state._replace(position=np.full_like(state.position, np.inf))
+    return advanced._replace(carries=advanced.carries._replace(state=state))
+
+
+def _short(advanced: Any) -> Any:
+    return advanced._replace(records=jax.tree.map(lambda leaf: leaf[:, 1:], advanced.records))
+
+
+def _without_chain(advanced: Any) -> Any:
+    return advanced._replace(carries=jax.tree.map(lambda leaf: np.asarray(leaf)[:0], advanced.carries))
+
+
+def _wide(advanced: Any) -> Any:
+    return advanced._replace(records=jax.tree.map(lambda leaf: leaf.astype(np.float64), advanced.records))
+
+
+def _flipped(advanced: Any) -> Any:
+    position = np.array(advanced.records.position)
+    if position.size:
+        position.view(np.uint32).flat[0] ^= 1
+    return advanced._replace(records=advanced.records._replace(position=position))
+
+
+def _noisy(advanced: Any) -> Any:
+    position = advanced.records.position
+    noise = np.random.default_rng().standard_normal(position.shape)
+    return advanced._replace(records=advanced.records._replace(position=position + noise.astype(position.dtype)))
+
+
+def _other(advanced: Any) -> Any:
+    return "nothing of the kind"
+
+
+FAULTS = {
+    "NaN draws": _nan,
+    "infinite state": _lost_state,
+    "a draw too few": _short,
+    "no chain": _without_chain,
+    "double precision": _wide,
+    "no result": _other,
+    "a flipped bit": _flipped,
+    "noise": _noisy,
+}
+
+
+def _takes(path: str, text: str = "") -> bool:
+    """Say whether this call is the first to leave its name, or left the same name before."""
+    try:
+        with open(path, "x") as file:
+            file.write(text)
+        return True
+    except FileExistsError:
+        return bool(text) and Path(path).read_text() == text
+
+
+def faulty_advance(fault: str, where: str, chain: int, *arguments: Any) -> Any:
+    """Return something else than what was computed for the draws of one chain.
+
+    `where` is "everywhere", "once in FOLDER" for the first block that comes by, or "one worker of FOLDER" for all
+    blocks of the first worker that has one.
+    """
+    advanced = REAL_ADVANCE(*arguments)
+    if arguments[0].name != "sampling" or int(arguments[5].chains[0]) != chain or not advanced.records.position.size:
+        return advanced
+    how, _, folder = where.rpartition(" ")
+    strikes = {
+        "": lambda: True,
+        "once in": lambda: _takes(os.path.join(folder, "struck")),
+        "one worker of": lambda: _takes(os.path.join(folder, "struck"), str(os.getpid())),
+    }
+    return FAULTS[fault](advanced) if strikes[how]() else advanced
+
+
+class FaultyModel:
+    """A model that predicts the sum of each row, and once something else."""
+
+    def __init__(self, folder: Path, fault: Any = None, *, always: bool = False) -> None:
+        self._path, self._fault, self._always, self._here = str(folder / "struck"), fault, always, os.getpid()
+
+    def predict(self, rows: Any) -> Any:
+        found = np.asarray(rows).sum(axis=1)
+        if self._fault is None or (os.getpid() == self._here and not self._always):
+            return found
+        return self._fault(found) if self._always or _takes(self._path) else found

@@ -28,7 +28,7 @@ _SENTENCES = {
     Status.FROZEN: "it hardly moved: its steps were far too short for its L, or its proposals nearly all refused",
     Status.DIVERGED: "it ended in a region far less probable than where it started",
     Status.NON_FINITE: "it reached a point that is not finite and never came back",
-    Status.LOST: "the workers that ran it died, or had no memory for it",
+    Status.LOST: "the workers that ran it died, had no memory for it, or returned what cannot be right",
     Status.UNTRAINED: "no epoch of its training had a finite validation loss",
 }
 
@@ -66,7 +66,7 @@ class ResourceError(RuntimeError):
 
 
 class ClusterError(RuntimeError):
-    """Raised when a cluster cannot be reached, has no workers that can be used, or was lost; the run is saved."""
+    """Raised when a cluster cannot be reached, cannot be used, was lost or contradicts itself; the run is saved."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from mile._errors import ClusterError, FitFailedError, FitWarning, Status
 from mile._progress import Progress, Silent, duration
 from mile._watch import Stopped, Watch
-from mile.execution import Crew, Done, InProcess, Program, Task
+from mile.execution import Crew, Done, Flaw, InProcess, Program, Task, result_checks
 from mile.optimize import Member, Training, start, train
 from mile.posterior import Posterior, Rows
 from mile.storage import Record, Run, Unsaved
@@ -72,6 +72,8 @@ def train_members(
         course.set_limit(_LARGEST_SHARE * watch.time_limit - (time.perf_counter() - began))
     course.recall(posterior)
     shared = (posterior, validation)
+    if not backend.is_local:
+        course.check_results(posterior, validation)
 
     def next_task() -> Task | None:
         return None if watch.stopping else course.next_task()
@@ -136,6 +138,7 @@ class _Course:
         self._lengths = [_FIRST_EPOCHS] * len(groups)
         self._waiting = list(range(len(groups)))
         self._seconds = np.inf
+        self._check: Callable[[Any], Flaw | None] | None = None
         self._lock = threading.Lock()
 
     def set_limit(self, seconds: float) -> None:
@@ -158,6 +161,11 @@ class _Course:
                 self._epochs[number] = int(np.asarray(member.epoch).max())
         self._waiting = [number for number in self._waiting if not self._is_trained(number)]
 
+    def check_results(self, posterior: Posterior, validation: Rows) -> None:
+        """Look at what comes back before it is used."""
+        shapes = _shapes(self._training, self._crew.program, self._names[0], posterior)
+        self._check = partial(result_checks.check_trained, expected=shapes, is_validated=int(validation.count) > 0)
+
     def _is_trained(self, number: int) -> bool:
         member = self.members[number]
         stopped = member is not None and bool(np.asarray(member.stopped).all())
@@ -171,7 +179,7 @@ class _Course:
         last = min(self._epochs[number] + self._lengths[number], self._training.max_epochs)
         arguments = (self._training, self._crew.program, last, *self._names[number], self.members[number])
         name = f"member {self._groups[number][0]}, epochs {self._epochs[number]:,} to {last:,}"
-        return Task(number, arguments, name)
+        return Task(number, arguments, name, seed=int(self._names[number][0]), check=self._check)
 
     def take(self, done: Done) -> None:
         """Take in a block, and let the member go on unless it is trained, lost, or out of time."""
@@ -255,10 +263,14 @@ def _recall_training(
     stored = [record for chain in group if (record := run.load(chain, "state")) is not None]
     if len(stored) < len(group):
         return None
-    shapes = jax.eval_shape(partial(start, training, program), *names, posterior)
-    leaves, structure = jax.tree.flatten(shapes)
+    leaves, structure = jax.tree.flatten(_shapes(training, program, names, posterior))
     found = [np.stack([record.arrays[str(number)] for record in stored]) for number in range(len(leaves))]
     return jax.tree.unflatten(structure, found)
+
+
+def _shapes(training: Training, program: Program, names: Any, posterior: Posterior) -> Any:
+    """Return the shapes of a group of members."""
+    return jax.eval_shape(partial(start, training, program), *names, posterior)
 
 
 def _compile_together(
@@ -266,7 +278,7 @@ def _compile_together(
 ) -> None:
     """Compile the two programs side by side; the calls that follow find them."""
     names: Any = (np.uint32(seed), np.asarray(group, np.uint32))
-    shapes = jax.eval_shape(partial(start, training, crew.program), *names, posterior)
+    shapes = _shapes(training, crew.program, names, posterior)
     nobody = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     calls = (
         partial(start, training, crew.program, *names, posterior),

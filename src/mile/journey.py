@@ -5,6 +5,7 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from mile import blocks
 from mile._errors import ClusterError, FitFailedError, FitWarning, Status, StorageError
 from mile._progress import Progress
 from mile._watch import Stopped, Watch
-from mile.execution import Crew, Done, Task
+from mile.execution import Crew, Done, Flaw, Task, result_checks
 from mile.forecast import Forecaster
 from mile.itinerary import Itinerary
 from mile.samplers.base import Phase
@@ -25,6 +26,7 @@ _BUFFERS = 64  # of records that a block on another machine may fill: there bloc
 _FEWEST_DRAWS = 10  # of each chain; a time limit does not cut deeper
 
 
+Check = Callable[..., Flaw | None]  # of a result of a task
 Monitor = Callable[[np.ndarray], str]  # is shown the newest draw of each chain, says something about them
 
 
@@ -120,6 +122,7 @@ class Journey:
     def _tasks(self, phase: Phase, itinerary: Itinerary, capacity: int) -> Callable[[], Task | None]:
         """Return what gives the next block as a task."""
         crew, streams = self.loop.backend, self.at.streams()
+        record = None if crew.is_local else self.at.record_shape(self.at.carries[0])
 
         def next_task() -> Task | None:
             found = itinerary.next()
@@ -128,7 +131,9 @@ class Journey:
             group, block = found
             arguments = (crew.program, capacity, block, not crew.is_local, streams[group], self.at.carries[group])
             name = self.at.name(group, f"steps {block.start:,} to {block.stop:,}")
-            return Task(group, (phase, *arguments), name, block.stop - block.start)
+            size, carry = block.stop - block.start, self.at.carries[group]
+            check = partial(result_checks.check_advanced, before=carry, record=record, n_records=block.n_complete)
+            return Task(group, (phase, *arguments), name, size, self.at.seed, None if crew.is_local else check)
 
         return next_task
 
@@ -155,17 +160,28 @@ class Journey:
         """Turn what the phase before has left into the carries of this one."""
         program, streams = self.loop.backend.program, self.at.streams()
         arguments = [(phase, program, stream, carry) for stream, carry in zip(streams, self.at.carries, strict=True)]
-        self.at.carries = self._each(blocks.begin_group, arguments, "begin")
+        check = self._check(result_checks.check_begun, self.at.carry_shape)
+        self.at.carries = self._each(blocks.begin_group, arguments, "begin", check)
         for group in self.at.lost:
             self._fill(group, phase.n_records)
             self.at.steps[group] = phase.n_steps
         self.at.begun = True
 
-    def _each(self, function: Callable[..., Any], arguments: list[tuple], what: str) -> list[Any]:
+    def _check(self, check: Check, shape: Callable[[], Any]) -> Check | None:
+        """Return a check of results that come from other processes, with the shapes that they should have."""
+        return None if self.loop.backend.is_local else partial(check, expected=shape())
+
+    def _each(self, function: Callable[..., Any], arguments: list[tuple], what: str, check: Check | None) -> list[Any]:
         """Do one task of each group; where a group is lost, nothing but numbers that are not one is the result."""
-        lost = self.at.lost
-        waiting = (Task(group, given, self.at.name(group, what)) for group, given in enumerate(arguments))
-        tasks = iter([task for task in waiting if task.group not in lost])
+        lost, seed = self.at.lost, self.at.seed
+        checks = [None if check is None else partial(check, before=carry) for carry in self.at.carries]
+        tasks = iter(
+            [
+                Task(group, given, self.at.name(group, what), seed=seed, check=checks[group])
+                for group, given in enumerate(arguments)
+                if group not in lost
+            ]
+        )
         found: dict[int, Any] = {}
         for done in self._flow(function, lambda: next(tasks, None)):
             for one in done:
@@ -195,6 +211,8 @@ class Journey:
             return
         for row, chain in enumerate(self.at.real(group)):
             self.at.draws.write(chain, [leaf[row] for leaf in records])
+            is_finite = np.isfinite(records.position[row]).all() and np.isfinite(records.logdensity[row]).all()
+            self.at.non_finite[chain] |= not is_finite
         if self.loop.monitor and records.position.shape[1]:
             self._newest[group] = records.position[:, -1]
             if len(self._newest) == len(self.at.groups):
@@ -236,7 +254,8 @@ class Journey:
     def _finish(self, phase: Phase) -> None:
         """Draw the phase's conclusions and go to the next one."""
         program = self.loop.backend.program
-        ends = self._each(blocks.finish_group, [(phase, program, carry) for carry in self.at.carries], "finish")
+        check = self._check(result_checks.check_finished, lambda: self.at.end_shape(self.at.carries[0]))
+        ends = self._each(blocks.finish_group, [(phase, program, carry) for carry in self.at.carries], "finish", check)
         self.at.close_phase(phase, ends)
         self._open_phase()
         if self.at.finished:

@@ -1,16 +1,24 @@
-"""Predictions of many rows on a Dask cluster, block by block."""
+"""Predictions of many rows on a Dask cluster, block by block, each looked at before it is used."""
 
-from typing import Any
+import socket
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mile._checks import check_count
+from mile._errors import ClusterError, FitWarning
+from mile.execution.result_checks import check_rows
 
 _BLOCK_ROWS = 50_000
 
 
 def map_rows(model: Any, X: Any, method: str = "predict", *, client: Any = None, block_rows: int = _BLOCK_ROWS) -> Any:
     """Predict many rows on the workers of a Dask cluster; the numbers are those of `model.predict(X)` here.
+
+    Shape, type and finiteness of what comes back are checked, and a block that cannot be right is computed again on
+    another worker. Blocks of a dask array never come here and are not checked.
 
     Parameters
     ----------
@@ -36,6 +44,8 @@ def map_rows(model: Any, X: Any, method: str = "predict", *, client: Any = None,
         If the model has no such method, or there is no client.
     ImportError
         If dask is not installed.
+    ClusterError
+        If what comes back for a block cannot be right, from two workers.
 
     Examples
     --------
@@ -65,9 +75,63 @@ def map_rows(model: Any, X: Any, method: str = "predict", *, client: Any = None,
             raise ValueError("map_rows needs a distributed.Client: give client=, or make one before.") from None
     rows = X if hasattr(X, "iloc") else np.asarray(X)
     blocks = [_rows(rows, start, start + block_rows) for start in range(0, len(rows), block_rows)]
+    one = _call(_rows(rows, 0, 1), model=model, method=method)
     shared = client.scatter(model, broadcast=True, hash=False)
-    futures = client.map(_call, blocks, model=shared, method=method, pure=False)
-    return np.concatenate(client.gather(futures))
+    answers = client.gather(client.map(_answer, blocks, model=shared, method=method, pure=False))
+
+    def ask_again(number: int) -> _Answer:
+        others = [
+            address for address in client.scheduler_info(n_workers=-1)["workers"] if address != answers[number].address
+        ]
+        places = {"workers": others, "allow_other_workers": True} if others else {}
+        return client.submit(_answer, blocks[number], model=shared, method=method, pure=False, **places).result()
+
+    return np.concatenate(
+        [
+            _checked(answer, one, len(blocks[number]), lambda number=number: ask_again(number))
+            for number, answer in enumerate(answers)
+        ]
+    )
+
+
+class _Answer(NamedTuple):
+    """Predictions of a block, and who made them."""
+
+    values: np.ndarray
+    address: str
+    host: str
+
+
+def _checked(answer: _Answer, one: np.ndarray, n_rows: int, ask_again: Callable[[], _Answer]) -> np.ndarray:
+    """Return a block's predictions if they are like those of `one` row; else what another worker says."""
+    expected = np.broadcast_to(one[:1], (n_rows, *one.shape[1:]))
+    flaw = check_rows(answer.values, expected=expected)
+    if flaw is None:
+        return answer.values
+    second = ask_again()
+    second_flaw = check_rows(second.values, expected=expected)
+    if second_flaw is None:
+        warnings.warn(
+            f"{_who(answer)} returned a wrong result for {n_rows:,} rows: {flaw.sentence}. They were predicted again, "
+            "and the right result is used. Check that host.",
+            FitWarning,
+            stacklevel=4,
+        )
+        return second.values
+    if not flaw.is_malformed and not second_flaw.is_malformed and _same_bits(answer.values, second.values):
+        return second.values  # it is what the model says of these rows
+    raise ClusterError(
+        f"{n_rows:,} rows could not be predicted. {_who(answer)} returned {flaw.sentence}; {_who(second)} returned "
+        f"{second_flaw.sentence}. Predict on other hosts, or here with model.predict."
+    )
+
+
+def _who(answer: _Answer) -> str:
+    return f"The worker {answer.address} on host {answer.host}"
+
+
+def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
 
 
 def _lazily(model: Any, X: Any, method: str) -> Any:
@@ -90,6 +154,12 @@ def _lazily(model: Any, X: Any, method: str) -> Any:
 
 def _rows(table: Any, start: int, stop: int) -> Any:
     return table.iloc[start:stop] if hasattr(table, "iloc") else table[start:stop]
+
+
+def _answer(rows: Any, *, model: Any, method: str) -> _Answer:
+    from distributed import get_worker
+
+    return _Answer(_call(rows, model=model, method=method), get_worker().address, socket.gethostname())
 
 
 def _call(rows: Any, *, model: Any, method: str) -> np.ndarray:

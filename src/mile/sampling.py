@@ -43,7 +43,7 @@ _ADVICE = "Go on by calling mile.sample again with the same arguments."
 
 
 class Chains(NamedTuple):
-    """What a run of K chains gives. Draws of a chain are finite if it started so; use them if its `status` is OK.
+    """What a run of K chains gives. Use the draws of a chain if its `status` is OK.
 
     Attributes
     ----------

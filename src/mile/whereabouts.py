@@ -35,12 +35,14 @@ class Whereabouts:
     begun: bool = False  # whether the phase under way has been initialized
     steps: list[int] = field(init=False)  # to which each group has come
     status: np.ndarray = field(init=False)
+    non_finite: np.ndarray = field(init=False)  # whether a chain has a draw that is not finite
     info: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     history: dict[str, Any] = field(default_factory=dict)
     parts: list[list[Any]] = field(init=False)  # per group, records of a tuning phase under way
 
     def __post_init__(self) -> None:
         self.status = np.full(len(self.ids), Status.OK)
+        self.non_finite = np.zeros(len(self.ids), bool)
         self.open_phase()
 
     def open_phase(self) -> None:
@@ -88,11 +90,23 @@ class Whereabouts:
         """Return shapes of what a group records at a time."""
         return blocks.record_shapes(self.phase, self.streams()[0], carry, self.program, self.target)
 
+    def carry_shape(self) -> Any:
+        """Return shapes of what a group carries through the phase under way, from what the one before has left."""
+        begin = partial(blocks.begin, program=self.program)
+        streams = self.streams()[0]
+        return jax.eval_shape(begin, self.phase, streams=streams, carries=self.carries[0], target=self.target)
+
+    def end_shape(self, carry: Any) -> Any:
+        """Return shapes of what the phase under way comes to."""
+        return jax.eval_shape(partial(blocks.finish, program=self.program), self.phase, carries=carry)
+
     def close_phase(self, phase: Phase, ends: list[Any]) -> None:
         """Keep what a phase came to in each group, and stand before the next one."""
         n_chains = len(self.ids)
         self.carries = [end.carry for end in ends]
-        self.status = np.where(self.status == Status.OK, _join([end.status for end in ends], n_chains), self.status)
+        found = _join([end.status for end in ends], n_chains)
+        found = np.where((found == Status.OK) & self.non_finite, Status.NON_FINITE, found)
+        self.status = np.where(self.status == Status.OK, found, self.status)
         self.info[phase.name] = _join([end.report for end in ends], n_chains)
         if not self.last:
             joined = [jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *part) for part in self.parts]
@@ -114,6 +128,7 @@ class Whereabouts:
             ]
             for row, chain in enumerate(self.real(group)):
                 arrays = {"status": np.asarray(self.status[chain], np.int32)}
+                arrays |= {"non_finite": np.asarray(True)} if self.non_finite[chain] else {}
                 arrays |= {f"carry.{name}": _trimmed(leaf[row]) for name, leaf in enumerate(leaves)}
                 arrays |= {f"record.{name}": leaf[row] for name, leaf in enumerate(partial_records)}
                 if self.last:
@@ -148,13 +163,14 @@ class Whereabouts:
             self._recall_phase(kept)
         self.steps = [kept[group * len(chains)].step for group, chains in enumerate(self.groups)]
         self.status = np.array([int(record.arrays["status"]) for record in kept])
+        self.non_finite = np.array(["non_finite" in record.arrays for record in kept])
         if not self.finished:
             self._recall_state(kept)
 
     def _recall_phase(self, records: list[Record]) -> None:
         """Take what a phase that had ended left behind, and the shape of its last carry."""
-        phase, carry = self.phase, self._carry_shape()
-        end = jax.eval_shape(partial(blocks.finish, program=self.program), phase, carries=carry)
+        phase, carry = self.phase, self.carry_shape()
+        end = self.end_shape(carry)
         self.info[phase.name] = {
             name: np.stack([record.arrays[f"info.{phase.name}.{name}"] for record in records]) for name in end.report
         }
@@ -168,7 +184,7 @@ class Whereabouts:
 
     def _recall_state(self, records: list[Record]) -> None:
         """Take the carries and unfinished records of the phase under way."""
-        carry = self._carry_shape()
+        carry = self.carry_shape()
         for number, group in enumerate(self.groups):
             members = [records[chain] for chain in group]
             self.carries[number] = _recall(members, _numbered("carry", carry), carry)
@@ -180,11 +196,6 @@ class Whereabouts:
                 shape = self.record_shape(carry)
                 self.parts[number] = [_recall(members, _numbered("record", shape), shape)]
         self.begun = True
-
-    def _carry_shape(self) -> Any:
-        begin = partial(blocks.begin, program=self.program)
-        streams = self.streams()[0]
-        return jax.eval_shape(begin, self.phase, streams=streams, carries=self.carries[0], target=self.target)
 
 
 def _numbered(name: str, tree: Any) -> list[str]:

@@ -345,6 +345,7 @@ class TestMistakes:
             ("--sampler", "gibbs", "sampler"),
             ("--chains", "0", "n_chains"),
             ("--draws", "1000", "n_draws"),
+            ("--dask-verify", "0.5", "--dask ADDRESS"),
         ],
     )
     def test_a_wrong_option_is_named(self, folder, data, option, value, word):

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import clusters
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import runs
-from targets import small_dataset
+from targets import assert_same_bits, small_dataset
 
 import mile
 from mile import FitWarning, MileRegressor, Status, blocks
@@ -181,6 +182,118 @@ class TestChainsThatCannotBeComputed:
         assert "chain 0, phase I, steps 0 to" in caught.value.__notes__[0]
 
 
+class TestFaultyAnswers:
+    """A worker whose memory, processor or program is not to be trusted."""
+
+    def run(self, client, folder, fault, where="everywhere", **options):
+        with pytest.MonkeyPatch.context() as patch:
+            advance_by(patch, clusters.faulty_advance, fault, where, 1)
+            return runs.begin(folder, backend=None if client is None else backend(client, **options))
+
+    def test_that_cannot_be_right_are_computed_again_and_their_worker_is_named(self, client, here, tmp_path):
+        named = r"The worker tcp://\S+ on host \S+ returned a wrong result for chain 1, sampling, steps \d+ to \d+: "
+        for number, (fault, words) in enumerate(
+            {
+                "NaN draws": "NaN or infinite numbers in .records.position",
+                "infinite state": "NaN or infinite numbers in .carries.state.position",
+                "a draw too few": ".records.position of shape (1, ",
+                "no chain": "shape (0, ",
+                "double precision": "of type float64, not float32",
+                "no result": "'str'",
+            }.items()
+        ):
+            (tmp_path / f"{number}").mkdir()
+            folder = tmp_path / f"{number}" / "run"
+            with pytest.warns(FitWarning, match=named) as caught:
+                fit = self.run(client, folder, fault, f"once in {folder.parent}", verify=0.0)
+            assert words in str(caught[0].message), fault
+            assert len(caught) == 1
+            assert fit.ok.all()
+            runs.assert_same_files(folder, here)
+
+    def test_that_are_not_finite_anywhere_fail_the_chain_as_in_one_process(self, client, here, tmp_path):
+        for place in (client, None):
+            folder = tmp_path / ("here" if place is None else "there")
+            with pytest.warns(FitWarning, match="1 of 3 chains failed and were replaced.*Chain 1: it reached a point"):
+                fit = self.run(place, folder, "NaN draws")
+            assert fit.ok.all()
+            assert fit.chain_ids.tolist() == [0, 3, 2]
+            assert read_manifest(folder).status["1"] == Status.NON_FINITE.name.lower()
+        runs.assert_same_files(tmp_path / "there", runs.contents(tmp_path / "here"))
+
+    def test_of_chains_that_fail_by_themselves_are_those_of_one_process(self, client):
+        def bounded(x):  # the second chain starts where there is no density
+            return jnp.where(x[0] > 5.0, jnp.nan, -0.5 * jnp.sum(x**2))
+
+        starts = np.array([[0.5, 1.0], [9.0, 1.0]], np.float32)
+        budget = {"sampler": "deep_ensemble", "random_state": 1}  # one step, which is soon compiled
+        with pytest.warns(FitWarning) as caught:
+            there, here = (mile.sample(bounded, starts, **budget, backend=place) for place in (backend(client), None))
+        assert len(caught) == 2  # which chain failed, and nothing about workers
+        assert there.status == here.status == (Status.OK, Status.NON_FINITE_START)
+        assert not np.isfinite(there.logdensity[1]).any()
+        assert_same_bits(there._replace(status=None), here._replace(status=None))
+
+    def test_that_are_malformed_everywhere_lose_the_chain(self, client, tmp_path):
+        with pytest.warns(FitWarning) as caught:
+            fit = self.run(client, tmp_path / "run", "no result")
+        assert any("could not be computed: host" in str(warning.message) for warning in caught)
+        assert fit.chain_ids.tolist() == [0, 3, 2]
+        assert read_manifest(tmp_path / "run").status["1"] == Status.LOST.name.lower()
+
+    def test_that_differ_by_a_bit_are_found_by_computing_twice(self, client, here, tmp_path):
+        unseen = self.run(client, tmp_path / "unseen", "a flipped bit", verify=0.0)
+        expected = mile.load(runs.write_contents(tmp_path / "here", here)).chains.draws
+        assert unseen.ok.all()
+        assert (unseen.chains.draws[1] != expected[1]).any()
+        for where in ("once in", "one worker of"):
+            folder = tmp_path / where.replace(" ", "-")
+            folder.mkdir()
+            with pytest.warns(FitWarning, match=r"The worker tcp://\S+ on host \S+ returned a wrong result") as caught:
+                self.run(client, folder / "run", "a flipped bit", f"{where} {folder}", verify=1.0)
+            assert len(caught) == 1  # from then on it is not used
+            assert "other bits than" in str(caught[0].message)
+            runs.assert_same_files(folder / "run", here)
+
+    def test_that_never_agree_end_the_fit_with_the_names_of_all(self, client, here, tmp_path):
+        with pytest.raises(ClusterError, match=r"chain 1, sampling, .* never gave the same bits") as caught:
+            self.run(client, tmp_path / "run", "noise", verify=1.0)
+        for address in client.scheduler_info()["workers"]:
+            assert address in str(caught.value)
+        mile.resume(tmp_path / "run")
+        runs.assert_same_files(tmp_path / "run", here)
+
+    def test_of_a_single_worker_are_checked_by_asking_it_again(self, here, tmp_path):
+        warns = pytest.warns(FitWarning, match="returned a wrong result")
+        with clusters.local_cluster(1) as alone, warns as caught:
+            self.run(alone, tmp_path / "run", "a flipped bit", f"once in {tmp_path}", verify=1.0)
+        assert len(caught) == 1
+        runs.assert_same_files(tmp_path / "run", here)
+
+    def test_of_predictions_are_computed_again(self, client, tmp_path):
+        rows = np.arange(60.0).reshape(20, 3)
+        damaged = {
+            "NaN or infinite": lambda found: np.where(found > 50, np.nan, found),
+            "shape": lambda found: found[1:],
+            "float32": lambda found: found.astype(np.float32),
+        }
+        for number, (words, damage) in enumerate(damaged.items()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            model = clusters.FaultyModel(folder, damage)
+            with pytest.warns(FitWarning, match=r"The worker tcp://\S+ on host \S+ returned a wrong result") as caught:
+                found = mile.map_rows(model, rows, client=client, block_rows=10)
+            assert words in str(caught[0].message)
+            np.testing.assert_array_equal(found, rows.sum(axis=1))
+        unsure = clusters.FaultyModel(tmp_path, damaged["NaN or infinite"], always=True)
+        found = mile.map_rows(unsure, rows, client=client)  # it says so here too
+        np.testing.assert_array_equal(found, unsure.predict(rows))
+        assert np.isnan(found).any()
+        wrong = clusters.FaultyModel(tmp_path, lambda found: found[: len(found) // 2 + 1], always=True)
+        with pytest.raises(ClusterError, match=r"20 rows could not be predicted.*shape \(11,\), not \(20,\)"):
+            mile.map_rows(wrong, rows, client=client)
+
+
 class TestALostCluster:
     def test_that_was_never_there_is_said_in_one_sentence(self, monkeypatch):
         monkeypatch.setattr("mile.execution._dask._CONNECT_SECONDS", 0.5)
@@ -224,7 +337,8 @@ with runs.frequent_checkpoints():
     leave = clusters.At({{"phase III": partial(clusters.kill, os.getpid())}})
     runs.begin({str(folder)!r}, backend=DaskBackend({address!r}, block_seconds=0.2), progress=leave)
 """
-        environment = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parent)}
+        path = os.pathsep.join([str(Path(runs.__file__).parent), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": path}
         child = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
         assert child.returncode == -9
         mile.resume(folder, backend=backend(client))

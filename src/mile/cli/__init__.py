@@ -60,6 +60,12 @@ Force = Annotated[
 Dask = Annotated[
     str | None, typer.Option("--dask", help="Run the chains on the Dask cluster with this scheduler: tcp://HOST:8786.")
 ]
+DaskVerify = Annotated[
+    float | None,
+    typer.Option(
+        "--dask-verify", help="Share of the blocks that are computed on two workers and compared; default: 0.02."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
@@ -84,6 +90,7 @@ def fit(
     time_limit: TimeLimit = None,
     seed: Seed = None,
     dask: Dask = None,
+    dask_verify: DaskVerify = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -92,8 +99,8 @@ def fit(
     from mile.cli import _fit
 
     settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
-    console = Console(quiet=quiet, as_json=as_json)
-    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, dask)
+    console, place = Console(quiet=quiet, as_json=as_json), _fit.cluster(dask, dask_verify)
+    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place)
 
 
 @app.command()
@@ -103,6 +110,7 @@ def resume(
     time_limit: TimeLimit = None,
     force: Force = False,
     dask: Dask = None,
+    dask_verify: DaskVerify = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -110,7 +118,8 @@ def resume(
     """Go on with a run that was stopped; the result is the same as if it had not been."""
     from mile.cli import _fit
 
-    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, dask)
+    place = _fit.cluster(dask, dask_verify)
+    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, place)
 
 
 @app.command()

@@ -71,15 +71,14 @@ def fit(
     time_limit: str | None,
     seed: int | None,
     save: Path | None,
-    dask: str | None = None,
+    place: DaskBackend | None = None,
 ) -> None:
     """Fit a table or images and keep the run."""
     problem, settings = _read(data, target, drop, task, settings)
     run = out or Path(f"{data.name.split('.')[0]}.run")
     console.say(_describe(data, problem))
-    place = {} if dask is None else {"backend": "dask", "address": dask}
     options = {"time_limit": _seconds(time_limit), "random_state": seed, "verbose": int(console.talkative)}
-    estimator = settings.estimator(problem.task, run_dir=run, **options, **place)
+    estimator = settings.estimator(problem.task, run_dir=run, backend=place, **options)
     if has_run(run):
         console.say(f"{run} holds a run already; if it is the same, it goes on from where it is.")
     began = time.perf_counter()
@@ -102,14 +101,33 @@ def _read(data: Path, target: str | None, drop: list[str], task: str, settings: 
 
 
 def resume(
-    console: Console, run: Path, time_limit: str | None, force: bool, save: Path | None, dask: str | None = None
+    console: Console,
+    run: Path,
+    time_limit: str | None,
+    force: bool,
+    save: Path | None,
+    place: DaskBackend | None = None,
 ) -> None:
     """Go on with a run."""
     began = time.perf_counter()
-    place = None if dask is None else DaskBackend(dask)
     options = {"time_limit": _seconds(time_limit), "verbose": int(console.talkative), "force": force}
     model = resume_run(run, backend=place, **options)
     _finish(console, run, model, time.perf_counter() - began, save)
+
+
+def cluster(address: str | None, verify: float | None) -> DaskBackend | None:
+    """Return the cluster that the user chose, if any.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to verify, or the share is impossible.
+    """
+    if address is None and verify is not None:
+        raise ValueError("--dask-verify compares the workers of a Dask cluster: name one with --dask ADDRESS.")
+    if address is None:
+        return None
+    return DaskBackend(address) if verify is None else DaskBackend(address, verify=verify)
 
 
 def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path | None) -> None:

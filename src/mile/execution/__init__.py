@@ -1,9 +1,20 @@
 """Where chains run: in this process, on several devices of it, or on a cluster. The chains' numbers are the same."""
 
 from mile.execution._choice import choose_backend
-from mile.execution._contract import Backend, Crew, Done, Program, Task
+from mile.execution._contract import Backend, Crew, Done, Flaw, Program, Task
 from mile.execution._dask import DaskBackend
 from mile.execution._devices import Devices
 from mile.execution._in_process import InProcess
 
-__all__ = ["Backend", "Crew", "DaskBackend", "Devices", "Done", "InProcess", "Program", "Task", "choose_backend"]
+__all__ = [
+    "Backend",
+    "Crew",
+    "DaskBackend",
+    "Devices",
+    "Done",
+    "Flaw",
+    "InProcess",
+    "Program",
+    "Task",
+    "choose_backend",
+]

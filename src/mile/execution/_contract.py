@@ -8,6 +8,13 @@ Identify = Callable[[], dict[str, Any]]  # says what computes where it is called
 Report = Callable[[int, int], None]  # is told which group has come to which step
 
 
+class Flaw(NamedTuple):
+    """What is wrong with a result that came from elsewhere."""
+
+    sentence: str  # how it goes on after "it returned a wrong result: "
+    is_malformed: bool = False  # not a result at all; otherwise the result of a chain that has failed may look like it
+
+
 class Task(NamedTuple):
     """One block of work of one group of chains: a pure function's arguments, so it can be done again anywhere."""
 
@@ -15,6 +22,8 @@ class Task(NamedTuple):
     arguments: tuple[Any, ...]
     name: str  # what people call it: "chain 3, sampling, steps 100 to 200"
     size: int = 1  # how much work it is, compared with others of its kind
+    seed: int = 0  # of the run
+    check: Callable[[Any], Flaw | None] | None = None  # looks at a result from another process before it is used
 
 
 class Done(NamedTuple):

@@ -2,7 +2,7 @@
 
 Dask brings tasks to workers, notices when one dies and gives its task to another; after three such deaths it declares
 a task bad. This file adds what Dask cannot know: which workers compute the same bits, that a task that
-takes far too long may be done twice, and what to call it all when it goes wrong.
+takes far too long may be done twice, whether a result can be right, and what to call it all when it goes wrong.
 """
 
 import collections
@@ -11,7 +11,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ import numpy as np
 
 from mile._checks import check_number
 from mile._errors import ClusterError, FitWarning
+from mile.execution._answers import HERE
 from mile.execution._contract import Done, Identify, Report, Task
 from mile.execution._dispatch import Dispatch
 from mile.execution._in_process import InProcess
@@ -48,11 +49,16 @@ class DaskBackend:
         How long a task should last: a worker that dies loses no more.
     patience
         Seconds to wait when there is no worker that can be used.
+    verify
+        Share of the tasks, between 0 and 1, that are computed a second time on another worker and compared bit by
+        bit. Seed and number of a task decide, not chance. A single worker is asked twice; where two answers differ, a
+        third worker or this process decides. Not where `statistical` allows other bits.
 
     Raises
     ------
     ClusterError
-        When it is used: if the scheduler cannot be reached, no worker can be used, or the cluster is lost.
+        When it is used: if the scheduler cannot be reached, no worker can be used, the cluster is lost, or its
+        workers contradict each other and nobody can tell which one is wrong.
 
     Examples
     --------
@@ -65,10 +71,12 @@ class DaskBackend:
     statistical: bool = False
     block_seconds: float = 10.0
     patience: float = 60.0
+    verify: float = field(default=0.02, kw_only=True)
 
     def __post_init__(self) -> None:
         check_number("block_seconds", self.block_seconds, positive=True)
         check_number("patience", self.patience, positive=True)
+        check_number("verify", self.verify, smallest=0.0, largest=1.0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DaskBackend":
         return self  # a connection is not copied when an estimator is cloned
@@ -119,7 +127,8 @@ class DaskCrew:
     growth = 16
 
     def __init__(self, backend: DaskBackend, client: Any) -> None:
-        self.block_seconds = backend.block_seconds
+        self.block_seconds, self.is_statistical = backend.block_seconds, backend.statistical
+        self.verify = 0.0 if backend.statistical else backend.verify
         self._backend, self.client = backend, client
         self._address = client.scheduler.address if client.scheduler else "?"
         self.name = f"mile-{uuid.uuid4().hex[:12]}"  # of the resource that our tasks ask for
@@ -127,6 +136,9 @@ class DaskCrew:
         self._identify: Identify | None = None
         self._expected: dict[str, Any] = {}
         self.slots: dict[str, int] = {}  # threads of each worker that takes part
+        self.hosts: dict[str, str] = {}  # of all workers
+        self.distrusted: set[str] = set()  # workers that have returned a wrong result
+        self._n_flows = 0
         self.slow: set[str] = set()  # workers whose last task had to be done elsewhere: others are asked first
         self._known: set[str] = set()  # workers that were looked at
         self._glanced = self._alive = time.monotonic()
@@ -189,8 +201,9 @@ class DaskCrew:
         self.slots = {
             address: int(worker["nthreads"])
             for address, worker in workers.items()
-            if worker.get("resources", {}).get(self.name)
+            if worker.get("resources", {}).get(self.name) and address not in self.distrusted
         }
+        self.hosts |= {address: worker.get("host", "?") for address, worker in workers.items()}
         if self.slots:
             self._alive = time.monotonic()
         new = [address for address in workers if address not in self._known]
@@ -254,7 +267,8 @@ class DaskCrew:
         together: bool = False,
     ) -> Iterator[list[Done]]:
         """Do tasks until there are none; see `Crew.flow`. Groups never wait for each other here."""
-        dispatch = Dispatch(self, function, self._share(shared), report)
+        dispatch = Dispatch(self, function, self._share(shared), report, self._n_flows)
+        self._n_flows += 1
         try:
             while True:
                 self._check_workers()
@@ -279,7 +293,7 @@ class DaskCrew:
             if not future.done():
                 continue
             del self.echoes[key]
-            outcome = future.result() if future.status == "finished" else None
+            outcome = future.result() if future.status == "finished" and not self.is_statistical else None
             if outcome is not None and outcome.failure is None and outcome.digest != digest:
                 warnings.warn(
                     f"The worker {outcome.address} on host {outcome.host} computed other bits than another worker for "
@@ -287,6 +301,21 @@ class DaskCrew:
                     FitWarning,
                     stacklevel=2,
                 )
+
+    def distrust(self, address: str) -> bool:
+        """Give a worker no more tasks, unless there is no other; say whether it is so."""
+        if len(self.slots) > 1 and self.slots.pop(address, None) is not None:
+            self.distrusted.add(address)
+        return address in self.distrusted
+
+    def perform_here(self, function: Callable[..., Any], task: Task) -> Any:
+        """Do a task in this process, if it computes the same bits as the workers; else return None."""
+        from mile.execution import _worker_side
+
+        is_like_them = self._identify is not None and self._identify() == self._expected
+        if self._shared is None or self.is_statistical or not is_like_them:
+            return None
+        return _worker_side.perform_here(function, task.arguments, self._shared[0], HERE)
 
     def _share(self, value: Any) -> str:
         """Bring to all workers what tasks share, in the place of what they shared before; return its name."""
@@ -315,6 +344,7 @@ class DaskCrew:
             self._unregister(name)
 
     def lost_scheduler(self) -> ClusterError:
+        """Say that the scheduler is gone, and what it had been given."""
         return ClusterError(
             f"The Dask scheduler at {self._address} was lost; the last that it was given was {self.latest}."
         )

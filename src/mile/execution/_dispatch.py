@@ -1,4 +1,7 @@
-"""The tasks that are under way on a Dask cluster: given away, timed, done again where it takes too long, collected."""
+"""The tasks that are under way on a Dask cluster: given away, timed, collected and checked.
+
+A task is done again where it takes too long, where its result cannot be right, and where it is to be computed twice.
+"""
 
 import collections
 import contextlib
@@ -6,6 +9,7 @@ import logging
 import queue
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
@@ -14,6 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mile._errors import ClusterError, FitWarning
+from mile.execution._answers import HERE, MOST_ANSWERS, Answer, choose, is_sampled, last_resort, next_places
 from mile.execution._contract import Done, Report, Task
 
 _logger = logging.getLogger("mile.execution")
@@ -25,21 +31,25 @@ _MOST_ATTEMPTS = 3  # of a task for which memory did not do
 
 @dataclass(eq=False)
 class _Job:
-    """A task under way: one copy of it, or more when the first is a straggler or failed."""
+    """A task under way: one copy of it, or more when the first is a straggler, failed, or has to be confirmed."""
 
     task: Task
     began: float
     copies: dict[str, Any] = field(default_factory=dict)  # futures by key
     failures: list[str] = field(default_factory=list)  # where memory did not do
+    answers: list[Answer] = field(default_factory=list)
+    needs_two: bool = False  # whether two places must give the same result
 
 
 class Dispatch:
     """The tasks of one flow that are under way."""
 
-    def __init__(self, crew: Any, function: Callable[..., Any], shared: str, report: Report) -> None:
+    def __init__(self, crew: Any, function: Callable[..., Any], shared: str, report: Report, number: int = 0) -> None:
         self.jobs: dict[str, _Job] = {}  # by key of each of its copies
         self._crew, self._client = crew, crew.client
-        self._function, self._shared = function, shared
+        self._function, self._shared, self._number = function, shared, number
+        self._begun: collections.Counter[int] = collections.Counter()  # tasks of each group
+        self._failed: set[int] = set()  # groups of which two places have said that they are not finite
         self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._paces: collections.deque[float] = collections.deque(maxlen=50)  # seconds per unit of work
         self._topic = f"{shared}-{uuid.uuid4().hex[:12]}"
@@ -48,12 +58,14 @@ class Dispatch:
     def begin(self, task: Task) -> None:
         """Give a task to the cluster."""
         self._crew.latest = task.name
-        self._submit(_Job(task, time.monotonic()))
+        is_chosen = is_sampled(self._crew.verify, task.seed, self._number, task.group, self._begun[task.group])
+        self._begun[task.group] += 1
+        self._submit(_Job(task, time.monotonic(), needs_two=is_chosen))
 
-    def _submit(self, job: _Job, avoid: str = "") -> None:
+    def _submit(self, job: _Job, avoid: str = "", better: list[str] | None = None) -> None:
         from mile.execution import _worker_side
 
-        better = self._better_workers(avoid)
+        better = better or self._better_workers(avoid)
         restrictions = {"workers": better, "allow_other_workers": True} if better else {}
         double_precision = jnp.result_type(float) == jnp.float64
         task, key = job.task, f"{self._crew.name}-{uuid.uuid4().hex}"
@@ -71,12 +83,15 @@ class Dispatch:
 
     def _better_workers(self, avoid: str) -> list[str]:
         """Return whom a task should rather go to; nobody in particular if all are alike."""
-        slots, slow = self._crew.slots, self._crew.slow
+        slots, slow, distrusted = self._crew.slots, self._crew.slow, self._crew.distrusted
+        others = [address for address in slots if address != avoid] if avoid or distrusted else []
         if not slow:
-            return [address for address in slots if address != avoid] if avoid else []
+            return others
         busy = self._client.processing()
         idle = [address for address, n_threads in slots.items() if len(busy.get(address, ())) < n_threads]
-        return [address for address in idle if address not in slow and address != avoid]
+        return [address for address in idle if address not in slow and address != avoid] or (
+            others if distrusted else []
+        )
 
     def repeat_stragglers(self) -> None:
         """Do tasks a second time that take far longer than others, where a worker has nothing to do."""
@@ -110,12 +125,61 @@ class Dispatch:
             return self._declare_lost(job, future.exception())
         if future.status != "finished":
             raise self._crew.lost_scheduler()
-        outcome = future.result()
+        try:
+            outcome = future.result()
+        except OSError as error:  # what goes wrong in the task itself is part of the outcome
+            raise self._crew.lost_scheduler() from error
         if outcome.failure is not None:
             return self._try_elsewhere(job, outcome)
         if _digest(outcome) != outcome.digest:
             job.failures.append(f"host {outcome.host} ({outcome.address}), whose result was damaged on its way")
             return self._again_or_lost(job, outcome.address)
+        return self._judge(job, outcome)
+
+    def _judge(self, job: _Job, outcome: Any) -> Done | None:
+        """Take in an answer; return the one that counts, or ask again."""
+        crew, task = self._crew, job.task
+        flaw = task.check(outcome.result) if task.check else None
+        # Where workers may compute other bits, two of them agree if both are not finite.
+        token = flaw.sentence if flaw and crew.is_statistical else outcome.digest
+        job.answers.append(Answer(outcome, flaw, token))
+        job.needs_two |= outcome.address in crew.distrusted
+        accepted = choose(
+            job.answers,
+            needs_two=job.needs_two,
+            knows_failure=task.group in self._failed,
+            only_one_place=len(crew.slots) < 2,
+        )
+        if accepted is not None:
+            return self._accept(job, accepted)
+        if job.copies:  # they will say
+            return None
+        if len(job.answers) >= MOST_ANSWERS:
+            return self._lost(
+                job, "; ".join(dict.fromkeys(f"{one.where} returned {_words(one)}" for one in job.answers))
+            )
+        return self._ask_again(job)
+
+    def _ask_again(self, job: _Job) -> Done | None:
+        """Have a task done where it was not done yet; if answers contradict each other and nobody is left, here."""
+        places = [answer.place for answer in job.answers]
+        hosts = {address: self._crew.hosts.get(address, "?") for address in self._crew.slots}
+        is_new = not set(hosts) <= set(places)
+        if not is_new and len({answer.token for answer in job.answers}) > 1 and HERE not in places:
+            outcome = self._crew.perform_here(self._function, job.task)
+            if outcome is not None:
+                return self._judge(job, outcome)
+        job.began = time.monotonic()  # it is no straggler because it is done again
+        self._submit(job, better=next_places(job.answers, hosts))
+        return None
+
+    def _accept(self, job: _Job, accepted: Answer) -> Done:
+        outcome = accepted.outcome
+        if accepted.flaw is not None:
+            self._failed.add(job.task.group)
+        wrong = {one.place: one for one in job.answers if one.token != accepted.token}
+        for answer in wrong.values():
+            _blame(job.task.name, answer, accepted, is_let_go=self._crew.distrust(answer.place))
         for key, copy in job.copies.items():  # the first result counts
             self.jobs.pop(key)
             self._crew.echoes[key] = (copy, outcome.digest)
@@ -155,6 +219,17 @@ class Dispatch:
         return self._lost(job, f"{deaths} workers died while they computed it, the last on host {last.host}")
 
     def _lost(self, job: _Job, reason: str) -> Done:
+        """Give a task up, unless there is an answer to it that nothing speaks against."""
+        found = last_resort(job.answers)
+        if len(found) == 1:
+            return self._accept(job, found[0])
+        if len(found) > 1:
+            places = ", ".join(dict.fromkeys(answer.where for answer in job.answers))
+            raise ClusterError(
+                f"Two computations of {job.task.name}, never gave the same bits: {places}. A machine among these "
+                "computes wrong numbers, or the network is not a pure function. Leave the hosts out in turn to find "
+                "which; DaskBackend(..., verify=0) does not compare."
+            )
         sentence = f"{job.task.name[0].upper()}{job.task.name[1:]}, could not be computed: {reason}."
         return Done(job.task.group, None, 0.0, sentence)
 
@@ -165,6 +240,27 @@ class Dispatch:
         for key, job in self.jobs.items():
             if key in job.copies:
                 job.copies[key].release()
+
+
+def _words(answer: Answer) -> str:
+    return answer.flaw.sentence if answer.flaw is not None else "other bits"
+
+
+def _blame(name: str, wrong: Answer, right: Answer, *, is_let_go: bool) -> None:
+    """Say which worker was wrong, and in what."""
+    who = f"The worker {wrong.place} on host {wrong.outcome.host}" if wrong.place != HERE else "This process"
+    found = _words(wrong) + ("" if wrong.flaw is not None else f" than {right.where}")
+    consequence = (
+        "It gets no more tasks; what it returned before was not all computed twice."
+        if is_let_go
+        else "Check that host."
+    )
+    warnings.warn(
+        f"{who} returned a wrong result for {name}: {found}. The block "
+        f"was computed again, and the right result is used. {consequence}",
+        FitWarning,
+        stacklevel=2,
+    )
 
 
 def _digest(outcome: Any) -> str:

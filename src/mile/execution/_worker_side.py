@@ -1,6 +1,7 @@
 """What runs on the workers of a Dask cluster: who may take part, the data they share, and one task."""
 
 import asyncio
+import copy
 import hashlib
 import logging
 import os
@@ -100,11 +101,28 @@ def perform(
     try:
         with jax.enable_x64(double_precision), native.sharing_cores(1, 1):
             result = function(*arguments, _wait_for(shared), report)
-            result = jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "dtype") else leaf, result)
+            result = as_numpy(result)
     except Exception as error:
         failure = error if _is_ours(error) else RuntimeError(f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - began
     return Outcome(result, failure, digest_of(result), seconds, socket.gethostname(), worker.address)
+
+
+def perform_here(function: Callable[..., Any], arguments: tuple[Any, ...], shared: Any, place: str) -> Outcome | None:
+    """Do a task in this process, in the precision of its thread; None if it cannot be done."""
+    began = time.perf_counter()
+    try:
+        with native.sharing_cores(1, 1):
+            # Programs may reuse the memory of what they are given, and the arguments may be needed again.
+            result = as_numpy(function(*copy.deepcopy(arguments), shared, lambda step: None))
+    except Exception:
+        return None
+    return Outcome(result, None, digest_of(result), time.perf_counter() - began, socket.gethostname(), place)
+
+
+def as_numpy(result: Any) -> Any:
+    """Return a result whose arrays are NumPy's."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "dtype") else leaf, result)
 
 
 def digest_of(result: Any) -> str:

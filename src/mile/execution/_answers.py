@@ -1,0 +1,81 @@
+"""Which answer to a task counts: one that can be right, or, where it matters, one that two places gave."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mile.execution._contract import Flaw
+
+HERE = "this process"  # a place like the address of a worker
+MOST_ANSWERS = 4  # to one task, until it is given up
+
+
+class Answer(NamedTuple):
+    """What one place returned for a task."""
+
+    outcome: Any  # an `Outcome` of the worker's side
+    flaw: Flaw | None
+    token: str  # equal where two answers are the same
+
+    @property
+    def place(self) -> str:
+        """Where it comes from."""
+        return self.outcome.address
+
+    @property
+    def where(self) -> str:
+        """Name the place for people."""
+        return HERE if self.place == HERE else f"host {self.outcome.host} ({self.place})"
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has the form that it must have."""
+        return self.flaw is None or not self.flaw.is_malformed
+
+
+def is_sampled(share: float, *names: int) -> bool:
+    """Say whether a task is among the share that is computed twice; its names alone decide, so a run repeats it."""
+    digest = hashlib.sha256(" ".join(map(str, names)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2.0**64
+
+
+def choose(answers: Sequence[Answer], *, needs_two: bool, knows_failure: bool, only_one_place: bool) -> Answer | None:
+    """Return the answer that counts, or None if another one is needed.
+
+    Parameters
+    ----------
+    answers
+        All so far.
+    needs_two
+        Whether two places must give the same, even if nothing seems wrong.
+    knows_failure
+        Whether two places have agreed before that this chain is not finite.
+    only_one_place
+        Whether there is nobody else to ask, so that one place may confirm itself.
+    """
+    usable = [answer for answer in answers if answer.is_usable]
+    for answer in usable:
+        same = [other.place for other in usable if other.token == answer.token]
+        if len(set(same)) > 1 or (only_one_place and len(same) > 1):
+            return answer
+    if needs_two:
+        return None
+    return next((answer for answer in usable if answer.flaw is None or knows_failure), None)
+
+
+def last_resort(answers: Sequence[Answer]) -> list[Answer]:
+    """Return one of each different answer that may be right, when no more are to be had."""
+    sound = [answer for answer in answers if answer.flaw is None]
+    return list({answer.token: answer for answer in sound}.values())
+
+
+def next_places(answers: Sequence[Answer], hosts: dict[str, str]) -> list[str]:
+    """Return the workers that should answer next: new ones, on other hosts if there are any, else those asked least."""
+    asked = [answer.place for answer in answers]
+    new = [address for address in hosts if address not in asked]
+    seen = {answer.outcome.host for answer in answers} | {hosts.get(place) for place in asked}
+    elsewhere = [address for address in new if hosts[address] not in seen]
+    if new:
+        return elsewhere or new
+    fewest = min((asked.count(address) for address in hosts), default=0)
+    return [address for address in hosts if asked.count(address) == fewest]
