@@ -12,7 +12,7 @@ from mile.networks import MLP
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal
 from mile.samplers import Mile
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 _GRADIENTS_PER_STEP = 2
 _WARMUP_STEPS = 10  # enough to leave the first step size; not part of the timing

@@ -13,8 +13,8 @@ from _chains import Clock
 from _common import AIRFOIL, N_CHAINS, CompilationLog, regression_data
 
 from mile import Dataset, Gaussian, Mile, MileRegressor, fit
+from mile.ensemble.training import Patience, Training
 from mile.networks import MLP
-from mile.optimize import Patience, Training
 
 IMPORTED = time.time()
 

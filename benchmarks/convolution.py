@@ -18,7 +18,7 @@ from _common import N_CORES, Row, command_line, interleave, progress, seconds_of
 from mile import native
 from mile.likelihoods import Categorical
 from mile.networks import CNN_V1, LENET5, ConvNet
-from mile.posterior import Posterior, _blocked, pad_rows
+from mile.posterior import Posterior, pad_rows, value_and_grad_by_xla
 from mile.priors import Normal
 
 N_IMAGES, N_CLASSES = 1_024, 10
@@ -43,7 +43,7 @@ def compare(name: str, network: ConvNet, bar: float | None, repetitions: int) ->
     position, likelihood = network.init(jax.random.key(0)), Categorical(N_CLASSES)
     posterior = Posterior(rows=pad_rows(x, y), network=network, likelihood=likelihood, prior=Normal())
     compiled = jax.jit(lambda posterior, position: posterior.value_and_grad(position))
-    in_blocks = jax.jit(partial(_blocked, network, likelihood, transform=jax.value_and_grad))
+    in_blocks = jax.jit(partial(value_and_grad_by_xla, network, likelihood))
     ours = lambda: jax.block_until_ready(compiled(posterior, position))  # noqa: E731
     xla = lambda: jax.block_until_ready(in_blocks(position, posterior.rows))  # noqa: E731
     contestants: dict[str, Callable[[], Any]] = {"ours": ours, "XLA": xla}

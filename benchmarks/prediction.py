@@ -11,7 +11,7 @@ from _common import AIRFOIL, Row, command_line, interleave, progress, seconds_of
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from mile.data import Standardizer
+from mile.features.numbers import Standardizer
 from mile.likelihoods import Gaussian
 from mile.networks import MLP
 from mile.predict import Predictive

@@ -15,7 +15,7 @@ from _chains import regression_data
 from _common import AIRFOIL, N_CHAINS, Row, command_line, interleave, progress, seconds_of
 
 import mile
-from mile.optimize import Training
+from mile.ensemble.training import Training
 
 N_ROWS, N_INPUTS = AIRFOIL
 NETWORK = mile.MLP(n_inputs=N_INPUTS, hidden=(16, 16))

@@ -11,10 +11,10 @@ import numpy as np
 from benchmark_data import Summary
 
 from mile import Bars, Categorical, Dataset, DeepEnsemble, Fit, fit
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Prior
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 
 def compare(

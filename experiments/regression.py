@@ -11,7 +11,7 @@ from protocols import split_of
 from workbench import Fitted, Workbench
 
 from mile import MLP, Gaussian
-from mile.optimize import Patience, Training
+from mile.ensemble.training import Patience, Training
 from mile.samplers import configure
 
 UCI = find("uci")

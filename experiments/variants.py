@@ -25,7 +25,7 @@ from stage_clock import StageClock, Timed, path_of, timed_fit
 from workbench import Workbench
 
 from mile import MLP, Dataset, Gaussian
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.samplers import configure
 from mile.samplers._step_size import Linear
 

@@ -11,7 +11,7 @@ from catalog import Experiment
 
 from mile import Dataset, Fit, fit, load
 from mile._progress import Progress, show_progress
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.storage import has_run, read_manifest
 
 # A chain needs some steps to be a chain, however small the scale.

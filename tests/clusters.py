@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from distributed import Client, LocalCluster
 
-from mile import blocks
 from mile._progress import Silent
+from mile.sampling import programs
 
-REAL_ADVANCE = blocks.advance_group
+REAL_ADVANCE = programs.advance_group
 _START_SECONDS = 60.0
 
 
@@ -98,7 +98,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-# -- tasks that take the place of `blocks.advance_group` on workers; the block is the fourth argument, streams the sixth
+# -- tasks that take the place of `programs.advance_group` on workers; block: fourth argument, streams: sixth
 
 
 def slow_advance(seconds: float, *arguments: Any) -> Any:

@@ -15,9 +15,9 @@ from optax.tree_utils import tree_get
 from perceptrons import OtherMLP, make_network, make_positions, make_rows, reference
 
 from mile import MLP, Categorical, Gaussian, Normal, native
+from mile.ensemble.training import Training, _native_update, _update
 from mile.native._library import library
 from mile.networks import ConvNet, Convolution
-from mile.optimize import Training, _native_update, _update
 from mile.posterior import Posterior, Rows, _plain
 from mile.samplers import _mclmc
 

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from mile import MLP, Categorical, Gaussian, Mile, MileClassifier, MileRegressor, Normal, Status
-from mile.data import Standardizer
-from mile.ensemble import Members
-from mile.optimize import Training
-from mile.results import Fit
+from mile.ensemble.members import Members
+from mile.ensemble.training import Training
+from mile.features.numbers import Standardizer
+from mile.fitting.result import Fit
+from mile.likelihoods import LabeledResponse, ScaledResponse
+from mile.predict import DEFAULT_MEMORY, ClassPredictive, Predictive, predict
 from mile.samplers import Tuned
 from mile.samplers._phases import LengthRecord, TuningRecord
-from mile.sampling import Chains
+from mile.sampling.chains import Chains
 
 N_INPUTS, N_CHAINS, N_DRAWS = 3, 2, 6
 _FAILED = {"sampling": (Status.OK, Status.DIVERGED), "training": (Status.UNTRAINED, Status.OK)}
@@ -37,15 +39,17 @@ def made_fit(classes: Any = None, failed: dict[int, str] | None = None, seed: in
     trained = tuple(before for before, _ in codes)
     members = Members(numbers(N_CHAINS, network.dimension), trained, np.full(N_CHAINS, 3), numbers(N_CHAINS, 3))
     info["sampling"] |= {"travel": numbers(N_CHAINS), "virial": numbers(N_CHAINS, network.dimension)}
-    y_scale = Standardizer(shift=np.array(1.5), scale=np.array(2.0))
+    response = ScaledResponse(Standardizer(shift=np.array(1.5), scale=np.array(2.0)))
+    if classes is not None:
+        response = LabeledResponse(len(classes), np.asarray(classes))
     return Fit(
         network=network,
         likelihood=likelihood,
         prior=Normal(),
         sampler=sampler,
         training=Training(max_epochs=3),
-        x_scale=Standardizer(shift=rng.standard_normal(N_INPUTS), scale=rng.uniform(1, 2, N_INPUTS)),
-        y_scale=y_scale if classes is None else Standardizer.identity(),
+        encoder=Standardizer(shift=rng.standard_normal(N_INPUTS), scale=rng.uniform(1, 2, N_INPUTS)),
+        response=response,
         members=members,
         chains=Chains(
             draws=draws,
@@ -60,7 +64,6 @@ def made_fit(classes: Any = None, failed: dict[int, str] | None = None, seed: in
         ),
         chain_ids=np.arange(N_CHAINS),
         status=tuple(sampled if trained == Status.OK else trained for trained, sampled in codes),
-        classes=None if classes is None else np.asarray(classes),
     )
 
 
@@ -73,3 +76,18 @@ def made_estimator(classes: Any = None, feature_names: Any = None, **options: An
     if feature_names is not None:
         model.feature_names_in_ = np.array(feature_names, object)
     return model
+
+
+def number_predictive(
+    network: Any, draws: Any, x: np.ndarray, y_scale: Standardizer | None = None, memory: int = DEFAULT_MEMORY
+) -> Predictive:
+    """Return what normal heads predict of encoded rows."""
+    return predict(network, Gaussian(), draws, x, ScaledResponse(y_scale or Standardizer.identity()), memory)
+
+
+def class_predictive(
+    network: Any, draws: Any, x: np.ndarray, classes: Any, memory: int = DEFAULT_MEMORY
+) -> ClassPredictive:
+    """Return what logits predict of encoded rows."""
+    classes = np.asarray(classes)
+    return predict(network, Categorical(len(classes)), draws, x, LabeledResponse(len(classes), classes), memory)

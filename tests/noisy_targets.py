@@ -6,10 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mile._types import Target
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Tilted:
+class Tilted(Target):
     """A quadratic log density with a slope: precision times N(0, I) and then some."""
 
     precision: Any

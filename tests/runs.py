@@ -15,9 +15,14 @@ from unittest import mock
 from targets import small_dataset
 
 import mile
-from mile import MLP, Gaussian, Mile, Status, ensemble, fitting, itinerary, sampling, whereabouts
+from mile import MLP, Gaussian, Mile, Status
 from mile._progress import Silent
-from mile.optimize import Training
+from mile.ensemble import members as ensemble
+from mile.ensemble.training import Training
+from mile.fitting import job as fitting
+from mile.sampling import block_schedule as itinerary
+from mile.sampling import chain_state as whereabouts
+from mile.sampling import chains as sampling
 from mile.storage import _durable, _run
 
 NETWORK = MLP(n_inputs=3, hidden=(4,))

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mile import Dataset
+from mile import MLP, Dataset, Gaussian, Normal
 from mile._ess import effective_sample_size
+from mile.posterior import Posterior, pad_rows
 
 # RELIABILITY section 5: 2 (1 - Phi(5.5)) = 3.8e-8 for each coordinate checked.
 LARGEST_Z = 5.5
@@ -90,10 +91,30 @@ def small_dataset(n_rows: int = 64, n_features: int = 3, classes: int = 0) -> Da
     return Dataset.from_arrays(x[split:], y[split:], x[:split], y[:split])
 
 
+# The problem of all tests that need no other: each sampler's programs for it are compiled once in a run.
+SMALL_NETWORK = MLP(n_inputs=3, hidden=(4,))
+
+
+def small_posterior() -> Posterior:
+    """Return the posterior that `mile.fit` makes of the small data set and the small network."""
+    data = small_dataset()
+    return Posterior(
+        rows=pad_rows(data.x_train, data.y_train), network=SMALL_NETWORK, likelihood=Gaussian(), prior=Normal()
+    )
+
+
+def small_positions(n_chains: int = 2) -> np.ndarray:
+    """Return weights of the small network for several chains, as training might leave them."""
+    return 0.5 * np.random.default_rng(1).standard_normal((n_chains, SMALL_NETWORK.dimension)).astype(np.float32)
+
+
+_effective_sample_size = jax.jit(effective_sample_size)
+
+
 def standard_errors(draws: np.ndarray) -> np.ndarray:
     """Return the Monte-Carlo standard error of each coordinate's mean over chains (chain, draw, coordinate)."""
     n_draws = draws.shape[1]
-    ess = np.stack([np.asarray(effective_sample_size(jnp.asarray(chain))) for chain in draws])
+    ess = np.stack([np.asarray(_effective_sample_size(chain)) for chain in draws])
     ess = np.clip(ess, _SMALLEST_ESS, n_draws)
     variance = draws.astype(np.float64).var(axis=1, ddof=1).mean(axis=0)
     return _MCSE_MARGIN * np.sqrt(variance / ess.sum(axis=0))

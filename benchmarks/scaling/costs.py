@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from scaling.setting import Stage
 
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.samplers import Mile
 
 FLOAT = 4  # bytes

@@ -23,9 +23,9 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from mile import Dataset, Gaussian, Mile, fit
+from mile.ensemble.training import Patience, Training
 from mile.execution import DaskBackend
 from mile.networks import MLP
-from mile.optimize import Patience, Training
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import Row, command_line, progress, regression_data

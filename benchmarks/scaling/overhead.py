@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster, Status
 from distributed.scheduler import WorkerState
 
 from mile.execution import DaskBackend, InProcess, Task
-from mile.itinerary import Itinerary
+from mile.sampling.block_schedule import Itinerary
 from mile.storage import Manifest, Record, fingerprint, open_run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -18,7 +18,7 @@ import numpy as np
 from distributed import Client, LocalCluster, get_worker
 
 from mile.execution import DaskBackend, Task
-from mile.itinerary import Itinerary
+from mile.sampling.block_schedule import Itinerary
 from mile.storage import fingerprint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

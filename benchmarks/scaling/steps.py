@@ -22,7 +22,7 @@ from mile.networks import MLP
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal
 from mile.samplers import Mile
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import Row, command_line, progress, regression_data

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.samplers import Mile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

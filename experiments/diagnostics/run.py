@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mile.diagnose import Group, diagnose
+from mile.diagnose.diagnosis import Group, diagnose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import load

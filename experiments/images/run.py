@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mile import Dataset, FanIn, Mile, Normal, datasets
+from mile.ensemble.training import Training
 from mile.networks import CNN_V1, LENET5
-from mile.optimize import Training
 from mile.priors import Prior
 from mile.samplers.stochastic import Stochastic
 

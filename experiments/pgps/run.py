@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mile import MLP, Categorical, Dataset, FitFailedError, Normal, metrics
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from mile.samplers import configure
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

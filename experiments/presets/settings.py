@@ -21,7 +21,7 @@ from typing import Any
 from catalog import Experiment
 
 from mile import MLP, Mile
-from mile.optimize import Patience, Training
+from mile.ensemble.training import Patience, Training
 from mile.priors import Prior, choose_prior
 from mile.samplers.mile import Geometric, Linear
 

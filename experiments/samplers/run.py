@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import REGRESSION, Summary, load
 from protocols import paper_split
 
-from mile import MLP, Bars, Gaussian, fit, metrics
-from mile.samplers import SAMPLERS, configure
+from mile import MLP, Bars, Gaussian, _registry, fit, metrics
+from mile.samplers import configure
 
 PAPER = {"airfoil": {"mile": 0.612, "nuts": 0.558}}  # LPPD, the paper's table of UCI benchmarks
 
@@ -67,15 +67,16 @@ def print_table(summary: Summary) -> None:
 def main() -> None:
     """Run what is not in the summary yet, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("samplers", nargs="*", metavar="SAMPLER", help=f"any of {', '.join(SAMPLERS)}")
+    parser.add_argument("samplers", nargs="*", metavar="SAMPLER", help=f"any of {', '.join(_registry.sampler.names)}")
     parser.add_argument("--dataset", default="airfoil", choices=REGRESSION)
     parser.add_argument("--data-dir", help="folder with NAME.csv.gz; default MILE_DATA, else download from OpenML")
     parser.add_argument("--split", type=int, default=1)
     parser.add_argument("--chains", type=int, default=12)
     parser.add_argument("--summary", type=Path, default=Path(__file__).with_name("summary.csv"))
     arguments = parser.parse_args()
-    if unknown := set(arguments.samplers) - set(SAMPLERS):
-        parser.error(f"unknown samplers: {', '.join(sorted(unknown))}; choose from {', '.join(SAMPLERS)}")
+    known = _registry.sampler.names
+    if unknown := set(arguments.samplers) - set(known):
+        parser.error(f"unknown samplers: {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
     summary = Summary(arguments.summary)
     for sampler in arguments.samplers:
         if summary.has(dataset=arguments.dataset, split=arguments.split, method=sampler):

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from mile import MLP, Bars, Gaussian, Mile, Normal, Status
-from mile.ensemble import train_members
-from mile.optimize import Training
+from mile.ensemble.members import train_members
+from mile.ensemble.training import Training
 from mile.posterior import Posterior, pad_rows
-from mile.samplers.naive_mclmc import PRESETS
-from mile.sampling import Chains, run_chains
+from mile.samplers.naive_mclmc import NaiveMclmc
+from mile.sampling.chains import Chains, run_chains
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import REGRESSION, load
@@ -37,8 +37,8 @@ HIDDEN = (16, 16, 16)
 TRAINING = Training(learning_rate=0.01)
 METHODS = {
     "mile": Mile(),
-    "naive_mclmc": replace(PRESETS["paper"], step_size=26.0),
-    "blackjax_defaults": PRESETS["accurate"],
+    "naive_mclmc": NaiveMclmc(step_size=26.0),
+    "blackjax_defaults": NaiveMclmc.presets()["accurate"],
 }
 PAPER = {
     "mile": dict.fromkeys(REGRESSION, 0.0),

@@ -19,7 +19,7 @@ from mile import MLP, Categorical, Dataset, DeepEnsemble, Fit, FitWarning, Gauss
 from mile.posterior import Posterior, pad_rows
 from mile.predict import ClassPredictive
 from mile.samplers.stochastic import Stochastic
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import Summary, load_classes

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mile import Bars, Dataset, FanIn, datasets
+from mile.ensemble.embeddings import pretrain_embedding, save_embedding
+from mile.ensemble.training import Training
+from mile.features.tokens import Tokenizer
 from mile.networks import ATT_V2, Attention
-from mile.optimize import Training
-from mile.pretraining import pretrain_embedding, save_embedding
 from mile.priors import Prior
 from mile.samplers.stochastic import Stochastic
-from mile.text import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmark_data import Summary

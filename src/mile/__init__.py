@@ -3,34 +3,19 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# Public names and the modules that define them. Imported on first use: `import mile` loads nothing heavy,
-# allocates nothing and touches no device.
+# Public names besides the registered classes, and the modules that define them. All are imported on first use:
+# `import mile` loads nothing heavy, allocates nothing and touches no device.
 _PUBLIC = {
-    "Adjusted": "samplers",
     "Bars": "_progress",
-    "Categorical": "likelihoods",
     "Chains": "sampling",
     "Dataset": "data",
-    "DeepEnsemble": "samplers",
-    "FanIn": "priors",
-    "Fit": "results",
+    "Fit": "fitting",
     "FitFailedError": "_errors",
     "FitWarning": "_errors",
-    "Gaussian": "likelihoods",
-    "Laplace": "priors",
-    "MLP": "networks",
-    "Mile": "samplers",
     "MileClassifier": "estimators",
     "MileRegressor": "estimators",
     "MileTextClassifier": "estimators",
-    "NaiveMclmc": "samplers",
-    "Normal": "priors",
-    "Nuts": "samplers",
-    "PerLayer": "priors",
-    "Pgps": "samplers",
-    "SplitHmc": "samplers",
     "Status": "_errors",
-    "Stochastic": "samplers",
     "ClusterError": "_errors",
     "CorruptFileError": "_errors",
     "Interrupted": "_errors",
@@ -38,21 +23,28 @@ _PUBLIC = {
     "RunLockedError": "_errors",
     "RunMismatchError": "_errors",
     "StorageError": "_errors",
-    "StudentT": "priors",
     "UntrustedFileError": "_errors",
     "fit": "fitting",
-    "forecast_fit": "expectation",
-    "load": "loading",
-    "map_rows": "mapping",
+    "forecast_fit": "fitting.forecast",
+    "load": "estimators.loading",
+    "map_rows": "predict.on_dask",
     "repair": "storage",
-    "resume": "loading",
+    "resume": "estimators.loading",
     "sample": "sampling",
 }
 
-# Modules of functions that are meant to be used as `mile.metrics.lppd`.
-_MODULES = ("convergence", "datasets", "diagnose", "execution", "metrics", "networks", "plot", "pretraining", "text")
-
-__all__ = [*_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
+# Modules of functions that are meant to be used as `mile.metrics.lppd`, and where they are.
+_MODULES = {
+    "convergence": "diagnose.convergence",
+    "datasets": "datasets",
+    "diagnose": "diagnose",
+    "execution": "execution",
+    "metrics": "metrics",
+    "networks": "networks",
+    "plot": "plot",
+    "pretraining": "ensemble.embeddings",
+    "text": "features.tokens",
+}
 
 if TYPE_CHECKING:
     from mile._errors import (
@@ -71,32 +63,47 @@ if TYPE_CHECKING:
     from mile._progress import Bars
     from mile.data import Dataset
     from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
-    from mile.expectation import forecast_fit
-    from mile.fitting import fit
+    from mile.estimators.loading import load, resume
+    from mile.execution import DaskBackend, Devices, InProcess
+    from mile.features.numbers import Standardizer
+    from mile.features.pixels import PixelScale
+    from mile.features.tokens import TextEncoder
+    from mile.fitting import Fit, fit
+    from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gaussian
-    from mile.loading import load, resume
-    from mile.mapping import map_rows
-    from mile.networks import MLP
+    from mile.networks import MLP, Attention, ConvNet
+    from mile.predict.on_dask import map_rows
     from mile.priors import FanIn, Laplace, Normal, PerLayer, StudentT
-    from mile.results import Fit
-    from mile.samplers import Adjusted, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic
+    from mile.samplers import Adjusted, Auto, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic
     from mile.sampling import Chains, sample
     from mile.storage import repair
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # a class, a function, a module or a list: type checkers read the block above
     if name == "__version__":
         from importlib.metadata import version  # half of the time that this module would take
 
         return version("mile-bnn")
     if name in _MODULES:
-        return importlib.import_module(f"mile.{name}")
-    if name not in _PUBLIC:
+        return importlib.import_module(f"mile.{_MODULES[name]}")
+    if name == "__all__":
+        return sorted({*_PUBLIC, *_registered()})
+    module = f"mile.{_PUBLIC[name]}" if name in _PUBLIC else None
+    if module is None and not name.startswith("_"):
+        module = _registered().get(name)
+    if module is None:
         raise AttributeError(f"module 'mile' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"mile.{_PUBLIC[name]}"), name)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, *_MODULES]
+    return sorted({*globals(), *_PUBLIC, *_MODULES, *_registered()})
+
+
+def _registered() -> dict[str, str]:
+    """Return the names of the classes that this package registers, with their modules."""
+    from mile._registry import REGISTRIES
+
+    return {found.class_name: found.module for registry in REGISTRIES for found in registry.declared.values()}

@@ -2,25 +2,25 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 
-def check_count(name: str, value: Any, smallest: int = 1) -> int:
+def check_count(name: str, value: object, smallest: int = 1) -> int:
     """Return an integer of at least `smallest`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
+    if type(value) is bool or not isinstance(value, int | np.integer) or value < smallest:
         raise ValueError(f"{name} must be an integer of at least {smallest}; got {value!r}.")
     return int(value)
 
 
 def check_number(
-    name: str, value: Any, *, positive: bool = False, smallest: float = -math.inf, largest: float = math.inf
+    name: str, value: object, *, positive: bool = False, smallest: float = -math.inf, largest: float = math.inf
 ) -> float:
     """Return a finite number, positive or between two bounds."""
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if is_number and _is_finite(value) and smallest <= value <= largest and (value > 0 or not positive):
-        return float(value)
+    if type(value) is not bool and isinstance(value, int | float | np.integer | np.floating):
+        number = _float(value)
+        if math.isfinite(number) and smallest <= value <= largest and (value > 0 or not positive):
+            return number
     if positive:
         wanted = "a positive number" + (f" of at most {largest}" if math.isfinite(largest) else "")
     elif math.isfinite(largest):
@@ -30,14 +30,34 @@ def check_number(
     raise ValueError(f"{name} must be {wanted}; got {value!r}.")
 
 
-def _is_finite(value: Any) -> bool:
+def _float(value: int | float | np.integer | np.floating) -> float:
     try:
-        return math.isfinite(value)
+        return float(value)
     except OverflowError:  # an integer beyond the largest float
-        return False
+        return math.inf
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+def check_flag(name: str, value: object) -> bool:
+    """Return True or False."""
+    if value is not True and value is not False:
+        raise ValueError(f"{name} must be True or False; got {value!r}.")
+    return value
+
+
+def check_tuple(name: str, value: object, meaning: str) -> tuple[object, ...]:
+    """Return a tuple; `meaning` says of what."""
+    if not isinstance(value, tuple):
+        raise ValueError(f"{name} must be a tuple of {meaning}; got {value!r}.")
+    return value
+
+
+def check_widths(name: str, widths: object) -> tuple[int, ...]:
+    """Return the widths of layers."""
+    entries = check_tuple(name, widths, "widths, such as (16, 16)")
+    return tuple(check_count(f"each entry of {name}", width) for width in entries)
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """Return one of the known words."""
     known = sorted(choices)
     if not isinstance(value, str) or value not in known:

@@ -62,7 +62,7 @@ class StorageError(OSError):
 
 
 class ResourceError(RuntimeError):
-    """Raised before work begins when memory or disk will not do; the message has the numbers."""
+    """Raised before work begins when memory or disk space is too small; the message has the numbers."""
 
 
 class ClusterError(RuntimeError):
@@ -70,4 +70,4 @@ class ClusterError(RuntimeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised when a run was stopped by Ctrl-C, after it was saved; the message says how to go on."""
+    """Raised when a run was stopped by Ctrl-C, after it was saved; the message says how to resume it."""

@@ -5,7 +5,10 @@ import logging
 import sys
 import threading
 import time
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TextIO, runtime_checkable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 logger = logging.getLogger("mile")
 
@@ -46,7 +49,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def show_progress(wanted: bool) -> contextlib.AbstractContextManager[Any]:
+def show_progress(wanted: bool) -> contextlib.AbstractContextManager[Progress | None]:
     """Return a context that gives bars where they can be drawn, lines elsewhere, and None if nothing is wanted."""
     if not wanted:
         return contextlib.nullcontext()
@@ -135,7 +138,7 @@ class Lines:
 class Bars:
     """One bar per stage in the terminal, with chains, speed, elapsed and remaining time."""
 
-    def __init__(self, console: Any = None) -> None:
+    def __init__(self, console: "Console | None" = None) -> None:
         # rich is slow to import and most fits show nothing.
         from rich.console import Console
         from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn

@@ -8,6 +8,9 @@ from jaxtyping import Array
 
 from mile._types import Key
 
+RandomState = int | np.random.RandomState | np.random.Generator | None
+Name = int | np.unsignedinteger | Array  # of a stream
+
 
 class Stage(IntEnum):
     """One tag per use of randomness; phase p of a sampler uses SAMPLE + p."""
@@ -17,7 +20,7 @@ class Stage(IntEnum):
     SAMPLE = 16
 
 
-def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+def draw_seed(random_state: RandomState) -> int:
     """Return the seed that `random_state` stands for; None draws a fresh one from the system.
 
     Raises
@@ -31,14 +34,13 @@ def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | 
         return int(random_state.randint(2**31))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
-    is_integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if is_integer and 0 <= random_state < 2**32:
+    if type(random_state) is not bool and isinstance(random_state, int | np.integer) and 0 <= random_state < 2**32:
         return int(random_state)
     raise ValueError(
         f"random_state must be None, an integer in [0, 2**32), or a numpy random generator; got {random_state!r}."
     )
 
 
-def stream(seed: int | Array, stage: int | Array, chain: int | Array) -> Key:
+def stream(seed: Name, stage: Name, chain: Name) -> Key:
     """Return the key of one chain in one stage; in compiled code the three may be arguments (uint32)."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), stage), chain)

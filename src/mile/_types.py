@@ -4,9 +4,11 @@ Axes are in the order chain, draw, row, feature wherever a user can see them. In
 come last (feature, row), so that vector instructions run along rows.
 """
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Key = PRNGKeyArray
 Position = Float[Array, " d"]  # all parameters of one chain, raveled once
@@ -16,11 +18,22 @@ Number = float | Float[Array, ""]
 Features = Float[Array, "feature row"]
 Outputs = Float[Array, "output row"]
 Response = Float[Array, " row"] | Int[Array, " row"]  # numbers, or class codes 0..C-1
+# Arrays in any nesting, such as what a phase carries or the weights of another library's network. Only its maker knows
+# which nesting, and no type follows it through jax.tree; so it is Any, by this name and with this meaning alone.
+PyTree: TypeAlias = Any
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+MclmcState = tuple[Position, Position, Scalar, Position]  # position, velocity, log density, gradient
+MclmcStep = tuple[Position, Position, Scalar, Position, Scalar, Bool[Array, ""]]  # and energy change, whether finite
+NativeStep = Callable[[Key, MclmcState, Scalar, Scalar], MclmcStep]  # of key, state, step size and L
 
 
 @runtime_checkable
 class Target(Protocol):
-    """What a sampler sees: an unnormalized log density on flat vectors, a hashable pytree."""
+    """What a sampler sees: an unnormalized log density on flat vectors, a hashable pytree.
+
+    A class derived from this one has to say the first two methods. The others have defaults, those of a target without
+    rows: it is its own and only mini-batch, and its own and only part.
+    """
 
     def logdensity(self, position: Position) -> Scalar:
         """Return the unnormalized log density."""
@@ -29,3 +42,33 @@ class Target(Protocol):
     def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
         """Return the unnormalized log density and its gradient."""
         ...
+
+    def native_step(self, key: Key, position: Position) -> NativeStep | None:
+        """Return the native form of one step of `samplers/_mclmc.py` on this target, or None."""
+        return None
+
+    def shuffled(self, key: Key) -> Int[Array, " group"]:
+        """Return an order of the rows in which an epoch goes through them."""
+        return jnp.zeros(1, jnp.int32)
+
+    def n_minibatches(self, batch_size: int) -> Int[Array, ""]:
+        """Return how many whole mini-batches an epoch has."""
+        return jnp.ones((), jnp.int32)
+
+    def minibatch(
+        self, order: Int[Array, " group"], index: Int[Array, ""], batch_size: int, *, scaled: bool = True
+    ) -> "Target":
+        """Return mini-batch `index` of an epoch; a batch that holds all rows is this target itself."""
+        return self
+
+    def minibatch_share(self, batch_size: int) -> Number:
+        """Return which share of the rows a mini-batch has."""
+        return 1.0
+
+    def n_parts(self, size: int) -> int:
+        """Return into how many parts of `size` rows this target falls."""
+        return 1
+
+    def part(self, index: Int[Array, ""] | int, size: int) -> "Target":
+        """Return one of the parts; all of them add up to this target."""
+        return self

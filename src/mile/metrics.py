@@ -4,28 +4,85 @@ A score of numbers is on the scale of y. `standardized` turns one into the scale
 on which the paper reports.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from mile.predict import ClassPredictive, Predictive
-
 CALIBRATION_LEVELS = (0.5, 0.75, 0.9, 0.95)  # paper, definition of the calibration error
 
 
-def lppd(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
+@runtime_checkable
+class Scored(Protocol):
+    """A prediction of rows, of whatever kind."""
+
+    score_names: ClassVar[tuple[str, ...]]  # of the scores that suit it
+
+    def __len__(self) -> int: ...
+
+    def log_prob(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
+        """Return the log density, or probability, of one observed value per row."""
+        ...
+
+    def log_prob_per_draw(self, y: np.ndarray) -> Float[np.ndarray, "draw row"]:
+        """Return the same under each draw alone."""
+        ...
+
+
+@runtime_checkable
+class ScoredNumbers(Scored, Protocol):
+    """A prediction of numbers."""
+
+    @property
+    def mean(self) -> Float[np.ndarray, " row"]:
+        """Predictive means."""
+        ...
+
+    def cdf(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
+        """Return P(Y <= y) for one value per row."""
+        ...
+
+    def crps(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
+        """Return the continuous ranked probability score of one value per row."""
+        ...
+
+    def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
+        """Return central intervals."""
+        ...
+
+
+@runtime_checkable
+class ScoredClasses(Scored, Protocol):
+    """A prediction of classes."""
+
+    @property
+    def probs(self) -> Float[np.ndarray, "row class"]:
+        """Probability of each class."""
+        ...
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Most probable class of each row."""
+        ...
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The labels, in the order of the columns of `probs`."""
+        ...
+
+
+def lppd(predictive: Scored, y: np.ndarray) -> float:
     """Return the log pointwise predictive density, the mean over rows of the log predictive density."""
     return float(np.mean(predictive.log_prob(y)))
 
 
-def nll(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
+def nll(predictive: Scored, y: np.ndarray) -> float:
     """Return the negative log likelihood of a row under the predictive distribution, which is -LPPD."""
     return -lppd(predictive, y)
 
 
-def mean_draw_nll(predictive: Predictive | ClassPredictive, y: np.ndarray) -> float:
+def mean_draw_nll(predictive: Scored, y: np.ndarray) -> float:
     """Return the negative log likelihood of a row under one draw, on average; what the reference calls NLL.
 
     It bounds `nll` from above: averaging before the logarithm can only help.
@@ -33,17 +90,17 @@ def mean_draw_nll(predictive: Predictive | ClassPredictive, y: np.ndarray) -> fl
     return -float(np.mean(predictive.log_prob_per_draw(y)))
 
 
-def rmse(predictive: Predictive, y: np.ndarray) -> float:
+def rmse(predictive: ScoredNumbers, y: np.ndarray) -> float:
     """Return the root mean squared error of the predictive means."""
     return float(np.sqrt(np.mean(np.square(predictive.mean - _one_per_row(predictive, y)))))
 
 
-def crps(predictive: Predictive, y: np.ndarray) -> float:
+def crps(predictive: ScoredNumbers, y: np.ndarray) -> float:
     """Return the mean continuous ranked probability score, an error in the unit of y; lower is better."""
     return float(np.mean(predictive.crps(y)))
 
 
-def coverage(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> np.ndarray:
+def coverage(predictive: ScoredNumbers, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> np.ndarray:
     """Return the share of rows inside the central interval of each level.
 
     A row lies inside exactly when its cdf value lies inside, so no quantile is needed.
@@ -52,12 +109,12 @@ def coverage(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CA
     return np.array([np.mean(distance <= level / 2) for level in _check_levels(levels)])
 
 
-def calibration_error(predictive: Predictive, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> float:
+def calibration_error(predictive: ScoredNumbers, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> float:
     """Return the root mean square, over levels, of coverage minus level."""
     return float(np.sqrt(np.mean(np.square(coverage(predictive, y, levels) - np.asarray(levels)))))
 
 
-def interval_score(predictive: Predictive, y: np.ndarray, level: float = 0.9) -> float:
+def interval_score(predictive: ScoredNumbers, y: np.ndarray, level: float = 0.9) -> float:
     """Return the mean width of the central intervals, each widened by 2 / (1 - level) times what it misses y by.
 
     Proper: nobody gains by intervals other than the ones believed in (Gneiting and Raftery 2007). Lower is better.
@@ -67,23 +124,23 @@ def interval_score(predictive: Predictive, y: np.ndarray, level: float = 0.9) ->
     return float(np.mean(upper - lower + 2.0 / (1.0 - level) * missed))
 
 
-def sharpness(predictive: Predictive, level: float = 0.9) -> float:
+def sharpness(predictive: ScoredNumbers, level: float = 0.9) -> float:
     """Return the mean width of the central intervals: how much the prediction dares to say."""
     return float(np.mean(np.diff(predictive.interval(level), axis=1)))
 
 
-def accuracy(predictive: ClassPredictive, y: np.ndarray) -> float:
+def accuracy(predictive: ScoredClasses, y: np.ndarray) -> float:
     """Return the share of rows whose most probable class is the right one."""
     return float(np.mean(predictive.labels == _one_per_row(predictive, y)))
 
 
-def brier(predictive: ClassPredictive, y: np.ndarray) -> float:
+def brier(predictive: ScoredClasses, y: np.ndarray) -> float:
     """Return the mean squared distance of the class probabilities to the truth, from 0 (best) to 2."""
     truth = _one_per_row(predictive, y)[:, None] == predictive.classes
     return float(np.mean(np.sum(np.square(predictive.probs - truth), axis=1)))
 
 
-def expected_calibration_error(predictive: ClassPredictive, y: np.ndarray, n_bins: int = 15) -> float:
+def expected_calibration_error(predictive: ScoredClasses, y: np.ndarray, n_bins: int = 15) -> float:
     """Return the mean distance between confidence and accuracy, over bins of confidence of equal width.
 
     The confidence of a row is the probability of its most probable class (Guo et al. 2017).
@@ -93,7 +150,7 @@ def expected_calibration_error(predictive: ClassPredictive, y: np.ndarray, n_bin
 
 
 def reliability(
-    predictive: ClassPredictive, y: np.ndarray, n_bins: int = 15
+    predictive: ScoredClasses, y: np.ndarray, n_bins: int = 15
 ) -> tuple[Float[np.ndarray, " bin"], Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]]:
     """Return mean confidence, accuracy and number of rows of each bin of confidence; empty bins are zero."""
     probabilities = predictive.probs.max(axis=1)
@@ -105,37 +162,97 @@ def reliability(
     return confidence, accurate, counts
 
 
-def scores(predictive: Any, y: np.ndarray) -> dict[str, float]:
-    """Return all scores of a prediction by name, with coverage at each level."""
-    if isinstance(predictive, ClassPredictive):
-        return {
-            "lppd": lppd(predictive, y),
-            "accuracy": accuracy(predictive, y),
-            "brier": brier(predictive, y),
-            "expected_calibration_error": expected_calibration_error(predictive, y),
-        }
-    covered = coverage(predictive, y)
-    found = {
-        "lppd": lppd(predictive, y),
-        "rmse": rmse(predictive, y),
-        "crps": crps(predictive, y),
-        "calibration_error": float(np.sqrt(np.mean(np.square(covered - np.asarray(CALIBRATION_LEVELS))))),
-        "interval_score_90": interval_score(predictive, y),
-        "sharpness_90": sharpness(predictive),
-    }
-    levels = zip(CALIBRATION_LEVELS, covered, strict=True)
-    return found | {f"coverage_{100 * level:g}": float(share) for level, share in levels}
+class Score(NamedTuple):
+    """A score by name: how it is worked out, what tables call it, and when it is good."""
+
+    label: str
+    function: Callable[..., float]  # of a prediction and the observed values
+    better: Literal["higher", "lower", "narrower"] | None = None
+    best: float | None = None  # the right value of a score that is neither better high nor low
+    unit: Literal["none", "y", "log y", "share"] = "none"  # what it is measured in
+
+
+def _coverage_of(level: float) -> Score:
+    return Score(
+        f"inside the {100 * level:g} % interval",
+        lambda predictive, y: float(coverage(predictive, y, (level,))[0]),
+        best=level,
+        unit="share",
+    )
+
+
+SCORES: dict[str, Score] = {
+    "lppd": Score("LPPD", lppd, "higher", unit="log y"),
+    "rmse": Score("RMSE", rmse, "lower", unit="y"),
+    "crps": Score("CRPS", crps, "lower", unit="y"),
+    "calibration_error": Score("calibration error", calibration_error, "lower"),
+    "interval_score_90": Score("score of 90 % intervals", interval_score, "lower", unit="y"),
+    "sharpness_90": Score("width of 90 % intervals", lambda predictive, y: sharpness(predictive), "narrower", unit="y"),
+    **{f"coverage_{100 * level:g}": _coverage_of(level) for level in CALIBRATION_LEVELS},
+    "accuracy": Score("accuracy", accuracy, "higher", unit="share"),
+    "brier": Score("Brier score", brier, "lower"),
+    "expected_calibration_error": Score("expected calibration error", expected_calibration_error, "lower"),
+}
+
+
+def scores(predictive: "Scored | Remembered", y: np.ndarray) -> dict[str, float]:
+    """Return all scores that suit a prediction, by name."""
+    y = np.asarray(y)
+    once = Remembered(predictive, y)
+    return {name: SCORES[name].function(once, y) for name in predictive.score_names}
+
+
+class Remembered:
+    """A prediction of observed rows that works out each answer once; everything else it passes on.
+
+    `crps` gives that score for some of the rows, where all would take too long.
+    """
+
+    def __init__(
+        self,
+        predictive: "Scored | Remembered",
+        y: np.ndarray,
+        crps: Callable[[], Float[np.ndarray, " row"]] | None = None,
+    ) -> None:
+        self._predictive, self._y, self._crps = predictive, y, crps
+        self._known: dict[tuple[object, ...], np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self._predictive)
+
+    def __getattr__(self, name: str) -> Any:  # it stands in for predictions of any kind
+        return getattr(self._predictive, name)
+
+    def log_prob(self, y: np.ndarray) -> np.ndarray:
+        """Return the log density at the observed values."""
+        return self._answer("log_prob", y)
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """Return the distribution function at the observed values."""
+        return self._answer("cdf", y)
+
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        """Return the continuous ranked probability scores of the observed values, or of those that were chosen."""
+        return self._answer("crps", y) if self._crps is None else self._crps()
+
+    def interval(self, level: float = 0.9) -> np.ndarray:
+        """Return central intervals."""
+        return self._answer("interval", level)
+
+    def _answer(self, name: str, argument: np.ndarray | float) -> np.ndarray:
+        observed = argument is self._y
+        key = (name, "observed" if observed else argument) if observed or np.ndim(argument) == 0 else None
+        if key is None:  # of other values nothing is kept
+            return getattr(self._predictive, name)(argument)
+        if key not in self._known:
+            self._known[key] = getattr(self._predictive, name)(argument)
+        return self._known[key]
 
 
 def standardized(scores: dict[str, float], y_std: float) -> dict[str, float]:
     """Return scores as they would be if y had been divided by `y_std` first."""
-    found = dict(scores)
-    for name, value in scores.items():
-        if name == "lppd":
-            found[name] = value + float(np.log(y_std))
-        elif name in ("rmse", "crps", "interval_score_90", "sharpness_90"):
-            found[name] = value / y_std
-    return found
+    change = {"log y": lambda value: value + float(np.log(y_std)), "y": lambda value: value / y_std}
+    return {name: change.get(SCORES[name].unit, float)(value) for name, value in scores.items()}
 
 
 def _check_levels(levels: Sequence[float]) -> Sequence[float]:
@@ -144,7 +261,7 @@ def _check_levels(levels: Sequence[float]) -> Sequence[float]:
     return levels
 
 
-def _one_per_row(predictive: Predictive | ClassPredictive, y: np.ndarray) -> np.ndarray:
+def _one_per_row(predictive: Scored, y: np.ndarray) -> np.ndarray:
     y = np.asarray(y)
     if y.shape != (len(predictive),):
         raise ValueError(f"y must have one entry per row, shape {(len(predictive),)}; got shape {y.shape}.")

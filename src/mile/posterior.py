@@ -7,7 +7,7 @@ same transformations.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,10 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from mile import native
-from mile._types import Features, Key, Position, Response, Scalar
-from mile.priors import Normal
+from mile._types import Features, Key, NativeStep, Position, Response, Scalar, Target
+from mile.likelihoods import AbstractLikelihood
+from mile.networks.base import Network
+from mile.priors import FlatPrior, Normal
 
 # XLA keeps the hidden features of all rows it works on, a few times over. Blocks of rows bound that, and large networks
 # are faster on blocks that stay in the cache (LeNet-5, 1,024 images, two cores: 157 ms by 16, 180 by 64, 420 at once).
@@ -26,6 +28,8 @@ _XLA_FLOATS = 1 << 21  # of intermediate results of one forward pass
 _FEWEST_BLOCKS = 3  # with fewer, blocks only cost time
 # Neighboring rows that enter a mini-batch together: one cache line of each feature. Buckets are multiples of it.
 _GROUP = 16
+
+Value = TypeVar("Value")
 
 
 @jax.tree_util.register_dataclass
@@ -47,8 +51,8 @@ class Rows:
         return Rows(x=self.x[:, indices], y=self.y[indices], weight=self.weight[indices], count=count)
 
 
-def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray) -> Rows:
-    """Lay out a table for compiled code; zero rows are allowed and stand for no data at all."""
+def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
+    """Lay out a table for compiled code; no rows at all are allowed. Without `weight` each row counts once."""
     count, n_slots = len(x), row_bucket(len(x))
 
     def pad(values: np.ndarray) -> Array:
@@ -57,9 +61,8 @@ def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray) -> Rows:
         padded[..., :count] = values
         return jax.device_put(padded)
 
-    return Rows(
-        x=pad(x.T), y=pad(y), weight=pad(np.ones(count, x.dtype)), count=jax.device_put(np.asarray(count, np.int32))
-    )
+    weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
+    return Rows(x=pad(x.T), y=pad(y), weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
 
 
 def row_bucket(count: int) -> int:
@@ -70,13 +73,13 @@ def row_bucket(count: int) -> int:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Posterior:
+class Posterior(Target):
     """Log likelihood summed over rows plus log prior, as a function of one flat vector."""
 
     rows: Rows
-    network: Any = field(metadata={"static": True})
-    likelihood: Any = field(metadata={"static": True})
-    prior: Any = field(metadata={"static": True})
+    network: Network = field(metadata={"static": True})
+    likelihood: AbstractLikelihood = field(metadata={"static": True})
+    prior: FlatPrior = field(metadata={"static": True})
 
     @property
     def dimension(self) -> int:
@@ -138,6 +141,10 @@ class Posterior:
         )
         return replace(self, rows=rows)
 
+    def minibatch_share(self, batch_size: int) -> Scalar:
+        """Return which share of the rows a mini-batch has; at most 1, because the last of them may be padding."""
+        return jnp.minimum(_groups_of(batch_size) * _GROUP / self.rows.count, 1.0)
+
     @property
     def _n_groups(self) -> Int[Array, ""]:
         return -(-self.rows.count // _GROUP)
@@ -158,7 +165,7 @@ class Posterior:
         part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=weight, count=jnp.asarray(size, jnp.int32))
         return Part(replace(self, rows=part), n_parts)
 
-    def native_step(self, key: Key, position: Position) -> Callable[..., Any] | None:
+    def native_step(self, key: Key, position: Position) -> NativeStep | None:
         """Return the native form of one step of `samplers/_mclmc.py` on this posterior, or None.
 
         The function takes key, state, step size and L and must run on CPU. The kernel knows normal priors and draws the
@@ -178,7 +185,7 @@ def _groups_of(batch_size: int) -> int:
     return -(-batch_size // _GROUP)
 
 
-def log_likelihood(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
+def log_likelihood(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
     """Return the weighted sum of the rows' log likelihoods; a row that is not finite makes it so."""
     return _log_likelihood(network, likelihood, position, _data(rows))
 
@@ -188,24 +195,29 @@ def _data(rows: Rows) -> native.Data:
     return native.Data(rows.x, rows.y, rows.weight, rows.count)
 
 
-def _rows(data: Any) -> Rows:
+def _rows(data: native.Data) -> Rows:
     return Rows(x=data.x, y=data.y, weight=data.weight, count=data.count)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _log_likelihood(network: Any, likelihood: Any, position: Position, data: Any) -> Scalar:
-    return _on_cpu(native.value, _blocked, network, likelihood, position, _rows(data))
+def _log_likelihood(network: Network, likelihood: AbstractLikelihood, position: Position, data: native.Data) -> Scalar:
+    return _on_cpu(native.value, value_by_xla, network, likelihood, position, _rows(data))
 
 
-def _derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple[Scalar, Scalar]:
+def _derivative(
+    network: Network, likelihood: AbstractLikelihood, primals: tuple, tangents: tuple
+) -> tuple[Scalar, Scalar]:
     (position, data), (position_tangent, data_tangent) = primals, tangents
     value, gradient = _value_and_grad(network, likelihood, position, data)
     tangent = jnp.zeros_like(value)
     if not isinstance(position_tangent, SymbolicZero):
         tangent += gradient @ position_tangent  # in the precision of the value
     if not all(isinstance(leaf, SymbolicZero) for leaf in data_tangent):
-        data_tangent = native.Data(*map(_materialize, data, data_tangent))
-        of_data = lambda data: _plain(network, likelihood, position, _rows(data))  # noqa: E731
+        data_tangent = jax.tree.map(_materialize, data, data_tangent)
+
+        def of_data(data: native.Data) -> Scalar:
+            return _plain(network, likelihood, position, _rows(data))
+
         tangent += jax.jvp(of_data, (data,), (data_tangent,))[1]
     return value, tangent
 
@@ -214,54 +226,81 @@ _log_likelihood.defjvp(_derivative, symbolic_zeros=True)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _value_and_grad(network: Any, likelihood: Any, position: Position, data: Any) -> tuple[Scalar, Position]:
-    xla = lambda *arguments: _blocked(*arguments, transform=partial(jax.value_and_grad, argnums=0))  # noqa: E731
-    return _on_cpu(native.value_and_grad, xla, network, likelihood, position, _rows(data))
+def _value_and_grad(
+    network: Network, likelihood: AbstractLikelihood, position: Position, data: native.Data
+) -> tuple[Scalar, Position]:
+    return _on_cpu(native.value_and_grad, value_and_grad_by_xla, network, likelihood, position, _rows(data))
 
 
 @_value_and_grad.defjvp
-def _second_derivative(network: Any, likelihood: Any, primals: tuple, tangents: tuple) -> tuple:
+def _second_derivative(network: Network, likelihood: AbstractLikelihood, primals: tuple, tangents: tuple) -> tuple:
     # Nothing in the library needs it, so it has no fast form.
-    plain = lambda position, data: _plain(network, likelihood, position, _rows(data))  # noqa: E731
+    def plain(position: Position, data: native.Data) -> Scalar:
+        return _plain(network, likelihood, position, _rows(data))
+
     return jax.jvp(jax.value_and_grad(plain), primals, tangents)
 
 
-def _on_cpu(kernel: Callable, xla: Callable, network: Any, likelihood: Any, position: Position, rows: Rows) -> Any:
-    """Call the native kernel where the program runs on a CPU, and `xla` anywhere else."""
+def _on_cpu(
+    kernel: Callable[[native.Specification, Position, native.Data], Value],
+    by_xla: Callable[[Network, AbstractLikelihood, Position, Rows], Value],
+    network: Network,
+    likelihood: AbstractLikelihood,
+    position: Position,
+    rows: Rows,
+) -> Value:
+    """Call the native kernel where the program runs on a CPU, and `by_xla` anywhere else."""
     spec = native.specify(network, likelihood, position.dtype, rows)
     if spec is None:
-        return xla(network, likelihood, position, rows)
+        return by_xla(network, likelihood, position, rows)
     return jax.lax.platform_dependent(
         position,
         rows,
         cpu=lambda position, rows: kernel(spec, position, _data(rows)),
-        default=lambda position, rows: xla(network, likelihood, position, rows),
+        default=lambda position, rows: by_xla(network, likelihood, position, rows),
     )
 
 
-def _materialize(primal: Array, tangent: Any) -> Any:
+def _materialize(primal: Array, tangent: Array | SymbolicZero) -> Array | np.ndarray:
     if not isinstance(tangent, SymbolicZero):
         return tangent
     exact = not jnp.issubdtype(primal.dtype, jnp.floating)
     return np.zeros(primal.shape, jax.dtypes.float0) if exact else jnp.zeros_like(primal)
 
 
-def _plain(network: Any, likelihood: Any, position: Position, rows: Rows) -> Scalar:
+def value_by_xla(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
+    """Return what `log_likelihood` does, without the native kernel."""
+
+    def function(position: Position, rows: Rows) -> Scalar:
+        return _plain(network, likelihood, position, rows)
+
+    return _in_blocks(function, _block_rows(network), position, rows)
+
+
+def value_and_grad_by_xla(
+    network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows
+) -> tuple[Scalar, Position]:
+    """Return the same and its gradient."""
+
+    def function(position: Position, rows: Rows) -> Scalar:
+        return _plain(network, likelihood, position, rows)
+
+    return _in_blocks(jax.value_and_grad(function), _block_rows(network), position, rows)
+
+
+def _plain(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
     outputs = native.apply(network, position, rows.x)
     return jnp.sum(rows.weight * likelihood.log_prob(outputs, rows.y))
 
 
-def _blocked(
-    network: Any, likelihood: Any, position: Position, rows: Rows, transform: Callable = lambda function: function
-) -> Any:
-    """Return `transform` of the plain function, summed over blocks of rows so that memory is bounded."""
-    function = transform(lambda position, rows: _plain(network, likelihood, position, rows))
-    n_rows, most = rows.y.shape[0], _block_rows(network)
+def _in_blocks(function: Callable[[Position, Rows], Value], most: int, position: Position, rows: Rows) -> Value:
+    """Sum a function over blocks of at most so many rows, so that memory is bounded."""
+    n_rows = rows.y.shape[0]
     size = min(n_rows & -n_rows, most)  # a power of two that divides the bucket
     if n_rows < _FEWEST_BLOCKS * most or size < most // 16:
         return function(position, rows)
 
-    def add(block: Array, total: Any) -> Any:
+    def add(block: Array, total: Value) -> Value:
         cut = partial(jax.lax.dynamic_slice_in_dim, start_index=block * size, slice_size=size)
         part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=rows.count)
         return jax.tree.map(jnp.add, total, function(position, part))
@@ -270,14 +309,14 @@ def _blocked(
     return jax.lax.fori_loop(0, n_rows // size, add, zero)
 
 
-def _block_rows(network: Any) -> int:
+def _block_rows(network: Network) -> int:
     """Return a power of two: rows whose intermediate results fit the cache."""
-    fitting = max(_GROUP, _XLA_FLOATS // getattr(network, "row_floats", 1))
+    fitting = max(_GROUP, _XLA_FLOATS // network.row_floats)
     return min(_XLA_ROWS, 1 << (fitting.bit_length() - 1))
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Target):
     """Some rows of a posterior and one of `n_parts` equal shares of its prior, inside compiled code."""
 
     posterior: Posterior
@@ -297,10 +336,10 @@ class Part:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
+class RescaledTarget(Target):
     """A target with a unit of its own along each coordinate: what it calls x is `scale` times x to the target."""
 
-    target: Any
+    target: Target
     scale: Position
 
     def logdensity(self, position: Position) -> Scalar:
@@ -314,10 +353,10 @@ class Scaled:
 
 
 @dataclass(frozen=True)
-class FunctionTarget:
+class FunctionTarget(Target):
     """Any JAX log density as a target; it has no rows, so only samplers that need none accept it."""
 
-    function: Any
+    function: Callable[[Position], Scalar]
 
     def logdensity(self, position: Position) -> Scalar:
         """Return the unnormalized log density."""

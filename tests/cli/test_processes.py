@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mile import _registry
 from mile.cli import app
+from mile.samplers import preset_names
 from mile.storage import write_table
 
 MILE = str(Path(sys.executable).with_name("mile"))
@@ -52,6 +54,13 @@ def processor_seconds(arguments):
     subprocess.run(arguments, check=True, capture_output=True)
     after = os.times()
     return sum(after[2:4]) - sum(before[2:4])
+
+
+def test_help_names_every_sampler_and_preset():
+    for command in ("fit", "forecast"):
+        shown = run(command, "--help").stdout.split()
+        words = {word.strip(",.") for word in shown}
+        assert {*_registry.sampler, *preset_names()} <= words
 
 
 def test_help_needs_neither_jax_nor_numpy():

@@ -18,9 +18,10 @@ import runs
 from targets import assert_same_bits, small_dataset
 
 import mile
-from mile import FitWarning, MileRegressor, Status, blocks
+from mile import FitWarning, MileRegressor, Status
 from mile._errors import ClusterError
 from mile.execution import DaskBackend
+from mile.sampling import programs
 from mile.storage import read_manifest
 
 # A killed process leaves connections that nobody closes.
@@ -46,7 +47,7 @@ def backend(client, **options):
 
 
 def advance_by(monkeypatch, function, *arguments):
-    monkeypatch.setattr(blocks, "advance_group", partial(function, *arguments))
+    monkeypatch.setattr(programs, "advance_group", partial(function, *arguments))
 
 
 class TestSameBits:
@@ -296,7 +297,7 @@ class TestFaultyAnswers:
 
 class TestALostCluster:
     def test_that_was_never_there_is_said_in_one_sentence(self, monkeypatch):
-        monkeypatch.setattr("mile.execution._dask._CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr("mile.execution.dask._CONNECT_SECONDS", 0.5)
         with pytest.raises(ClusterError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9 .*dask scheduler"):
             runs.begin(None, backend=DaskBackend("tcp://127.0.0.1:9"))
 
@@ -330,9 +331,9 @@ class TestALostCluster:
         program = f"""
 from functools import partial
 import os, clusters, runs
-from mile import blocks
+from mile.sampling import programs
 from mile.execution import DaskBackend
-blocks.advance_group = partial(clusters.slow_advance, 0.1)
+programs.advance_group = partial(clusters.slow_advance, 0.1)
 with runs.frequent_checkpoints():
     leave = clusters.At({{"phase III": partial(clusters.kill, os.getpid())}})
     runs.begin({str(folder)!r}, backend=DaskBackend({address!r}, block_seconds=0.2), progress=leave)

@@ -30,11 +30,11 @@ from mile import (
     Normal,
     RunLockedError,
     RunMismatchError,
-    blocks,
-    ensemble,
 )
+from mile.ensemble import members
+from mile.ensemble.training import Training
 from mile.execution import InProcess
-from mile.optimize import Training
+from mile.sampling import programs
 from mile.storage import _platform, read_manifest
 
 STAGES = [stage for stage in runs.STAGES if stage != "before"]
@@ -219,7 +219,11 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path, expected)
 
 
 CHANGES = {
-    "data.sha256": {"dataset": replace(small_dataset(), y_train=np.nextafter(small_dataset().y_train, 0))},
+    "data.sha256": {
+        "dataset": replace(
+            small_dataset(), train=replace(small_dataset().train, y=np.nextafter(small_dataset().y_train, 0))
+        )
+    },
     "data.rows": {"dataset": small_dataset(n_rows=60)},
     "seed": {"random_state": 6},
     "configuration.network.hidden": {"network": MLP(n_inputs=3, hidden=(5,))},
@@ -248,7 +252,7 @@ def other_machine(field):
         patch = mock.patch.object(*pieces[field])
     else:
         described = _platform.fingerprint
-        patch = mock.patch("mile.fitting.fingerprint", lambda **options: described(**(options | {field: "other"})))
+        patch = mock.patch("mile.fitting.job.fingerprint", lambda **options: described(**(options | {field: "other"})))
     with patch:
         yield
 
@@ -312,7 +316,7 @@ class TestGoingOn:
     def test_with_a_finished_run_computes_nothing_and_takes_its_seed(self, tmp_path, finished, expected):
         folder = runs.write_contents(tmp_path / "run", expected)
         forbidden = mock.Mock(side_effect=AssertionError("this computes"))
-        with mock.patch.object(blocks, "advance", forbidden), mock.patch.object(ensemble, "train", forbidden):
+        with mock.patch.object(programs, "advance", forbidden), mock.patch.object(members, "train", forbidden):
             again = runs.begin(folder, random_state=None)
         assert again.seed == runs.SEED
         loaded = mile.load(finished)

@@ -8,18 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import number_predictive
 from targets import assert_same_bits, small_dataset
 
 import mile
-from mile import MLP, DeepEnsemble, FitFailedError, FitWarning, Gaussian, Mile, Status, fitting
+from mile import MLP, DeepEnsemble, FitFailedError, FitWarning, Gaussian, Mile, Status
 from mile._random import Stage, stream
-from mile.optimize import Training
+from mile._types import Target
+from mile.ensemble.training import Training
+from mile.fitting import job
 from mile.posterior import FunctionTarget, Posterior, pad_rows
-from mile.predict import Predictive
 from mile.samplers import _mclmc, _virial
-from mile.samplers._phases import Sample, Sampling
+from mile.samplers._phases import MileSampling, MileSamplingPhase
 from mile.samplers.base import Health, Tuned
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 PHASES = ["phase I", "phase II", "phase III", "sampling"]
 
@@ -70,7 +72,7 @@ class TestUnreliableDensity:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Unreliable:
+class Unreliable(Target):
     """A standard normal whose value and first derivative are `outcome` at a share of all positions."""
 
     share: Any
@@ -88,7 +90,7 @@ class Unreliable:
 
 
 @dataclass
-class Spy:
+class Spy(Target):
     """Strikes, and keeps its own log of it: what the sampler makes of the numbers plays no part."""
 
     target: Unreliable
@@ -201,7 +203,7 @@ class Breaking(Around):
 
 
 @dataclass
-class Broken:
+class Broken(Target):
     target: Any
     broken: Any
 
@@ -310,11 +312,11 @@ class TestReplacement:
 
         x = small_dataset().x_valid
         good = clean.chains.draws[np.array(REPLACED)[others]].reshape(-1, NETWORK.dimension)
-        expected = Predictive(NETWORK, Gaussian(), good, x, result.y_scale)
+        expected = number_predictive(NETWORK, good, x, result.response.scale)
         np.testing.assert_array_equal(result.predictive(x).mean, expected.mean)
         np.testing.assert_array_equal(result.predictive(x).std, expected.std)
         members = clean.members.positions[np.array(REPLACED)[others]]
-        of_members = Predictive(NETWORK, Gaussian(), members, x, result.y_scale)
+        of_members = number_predictive(NETWORK, members, x, result.response.scale)
         np.testing.assert_array_equal(result.ensemble_predictive(x).mean, of_members.mean)
 
 
@@ -347,7 +349,7 @@ class Spike:
 
 @jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
-class Collapsing(Sample):
+class Collapsing(MileSamplingPhase):
     """Sampling whose step size has collapsed for chains with a negative first coordinate."""
 
     def init(self, key, carry, target):
@@ -403,8 +405,8 @@ class TestVerdict:
         state = _mclmc.State(position, position, jnp.asarray(-fall), position)
         health = Health(jnp.asarray(start), jnp.asarray(bad_steps), jnp.asarray(0.0), jnp.asarray(0))
         virial = _virial.init(state.position)
-        carry = Sampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health, virial)
-        finished = Sample(name="sampling", n_steps=100, n_records=10).finish(carry)
+        carry = MileSampling(state, Tuned(jnp.asarray(step_size), jnp.asarray(L)), health, virial)
+        finished = MileSamplingPhase(name="sampling", n_steps=100, n_records=10).finish(carry)
         assert Status(int(finished.status)) == status
 
     def test_of_an_early_phase_stays_when_later_ones_go_well(self, clean):
@@ -454,7 +456,7 @@ class TestStart:
             untrained = jnp.stack([NETWORK.init(stream(SEED, Stage.INITIALIZE, chain)) for chain in chain_ids])
             return run_chains(sampler, target, untrained, chain_ids=chain_ids, **options)
 
-        monkeypatch.setattr(fitting, "run_chains", run_from_untrained)
+        monkeypatch.setattr(job, "run_chains", run_from_untrained)
         wrong = fit()
         with pytest.raises(AssertionError):
             self.check(wrong)

@@ -427,7 +427,7 @@ KINDS = ("network", "likelihood", "prior", "sampler", "training")
 TRAINED = ("configuration", "training")
 PARAMETERS = ("extra", "parameters")
 
-for _number in (0, -1, 2, 10**9, True, 1.0, "1", None, [1]):
+for _number in (0, -1, 3, 10**9, True, 1.0, "1", None, [1]):
     metadata_with(f"format {_number!r}", ("format",), _number)
 for _number in (-1, 2**32, 10**300, True, 0.0, "0", None):
     metadata_with(f"seed {_number!r}", ("seed",), _number)
@@ -548,10 +548,10 @@ arrays_with("history of unknown fields", instead("history.phase I.other", np.zer
 for _value in (np.nan, np.inf, -np.inf):
     arrays_with(f"{_value} for a weight", put("draws", (1, N_DRAWS - 1, 3), _value))
     arrays_with(f"{_value} for a weight of a member", put("member", (1, 3), _value))
-    for _name in ("x_shift", "x_scale", "y_shift", "y_scale"):
+    for _name in ("encoder.shift", "encoder.scale", "response.shift", "response.scale"):
         arrays_with(f"{_value} for {_name}", put(_name, ..., _value))
-arrays_with("x_scale of zero", put("x_scale", 1, 0.0))
-arrays_with("y_scale below zero", put("y_scale", ..., -1.0))
+arrays_with("a scale of zero", put("encoder.scale", 1, 0.0))
+arrays_with("a scale below zero", put("response.scale", ..., -1.0))
 for _name in ("status", "chain_status", "member_status"):
     for _code in (99, -1, 1):
         arrays_with(f"{_name} {_code}", put(_name, 0, _code))
@@ -586,10 +586,10 @@ for _name, _value in {
     "of two axes": text(CLASSES)[None],
     "of wide letters": text(CLASSES).astype(np.uint32),
 }.items():
-    arrays_with(f"labels {_name}", instead("labels_text", _value), tuple(CLASSES))
-arrays_with("labels missing", lambda arrays: arrays.pop("labels_text"), tuple(CLASSES))
-arrays_with("labels of both kinds", instead("labels", np.arange(3)), tuple(CLASSES))
-arrays_with("labels of numbers", instead("labels_text", text(CLASSES)))
+    arrays_with(f"labels {_name}", instead("response.labels_text", _value), tuple(CLASSES))
+arrays_with("labels missing", lambda arrays: arrays.pop("response.labels_text"), tuple(CLASSES))
+arrays_with("labels of both kinds", instead("response.labels", np.arange(3)), tuple(CLASSES))
+arrays_with("labels of numbers", instead("response.labels_text", text(CLASSES)))
 for _name, _value in {
     "NaN": [0.0, 1.0, np.nan],
     "twice the same number": [0, 1, 1],
@@ -598,7 +598,9 @@ for _name, _value in {
 }.items():
     arrays_with(
         f"labels {_name}",
-        lambda arrays, value=_value: arrays.update(labels=np.asarray(value)) or arrays.pop("labels_text"),
+        lambda arrays, value=_value: (
+            arrays.update({"response.labels": np.asarray(value)}) or arrays.pop("response.labels_text")
+        ),
         tuple(CLASSES),
     )
 
@@ -860,9 +862,9 @@ RUNS = {
     "a member without weights": record_with(MEMBER, lambda arrays, metadata: arrays.pop("position")),
     "a member of NaN": record_with(MEMBER, lambda arrays, metadata: arrays["position"].fill(np.nan)),
     "a member of another size": record_with(MEMBER, lambda arrays, metadata: arrays.update(position=np.zeros(3))),
-    "a scale of zero": record_with(SCALES, lambda arrays, metadata: arrays["x_scale"].fill(0)),
+    "a scale of zero": record_with(SCALES, lambda arrays, metadata: arrays["encoder.scale"].fill(0)),
     "a scale more": record_with(SCALES, lambda arrays, metadata: arrays.update(other=np.zeros(1))),
-    "a scale less": record_with(SCALES, lambda arrays, metadata: arrays.pop("x_shift")),
+    "a scale less": record_with(SCALES, lambda arrays, metadata: arrays.pop("encoder.shift")),
 }
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import mile
 import mile.estimators
-import mile.sampling
+import mile.sampling.chains
 import zarr
 
 jax.devices()
@@ -122,20 +122,20 @@ def test_phase_three_keeps_a_few_coordinates_and_nothing_else():
 
 
 PREDICT = """
-from mile.data import Standardizer
-from mile.predict import Predictive
+from mile.predict import predict
 
 n_rows, n_draws = 1_000_000, 12_000
 network = mile.MLP(n_inputs=2, hidden=(2,))
 rng = np.random.default_rng(0)
 draws = 0.3 * rng.standard_normal((n_draws, network.dimension), np.float32)
 x = rng.standard_normal((n_rows, 2), np.float32)
-identity = Standardizer.identity()
+likelihood = mile.Gaussian()
+identity = likelihood.plain_response()
 before = resident()
-predictive = Predictive(network, mile.Gaussian(), draws, x, identity)
+predictive = predict(network, likelihood, draws, x, identity)
 mean, std = predictive.mean, predictive.std
 few = np.r_[0:40, n_rows - 40 : n_rows]
-small = Predictive(network, mile.Gaussian(), draws, x[few], identity)
+small = predict(network, likelihood, draws, x[few], identity)
 error = float(max(np.abs(mean[few] - small.mean).max(), np.abs(std[few] - small.std).max()))
 print(json.dumps({"peak": peak() - before, "error": error}))
 """

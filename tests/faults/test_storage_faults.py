@@ -19,8 +19,9 @@ import runs
 from typer.testing import CliRunner
 
 import mile
-from mile import CorruptFileError, ResourceError, StorageError, UntrustedFileError, ensemble
+from mile import CorruptFileError, ResourceError, StorageError, UntrustedFileError
 from mile.cli import app
+from mile.ensemble import members
 from mile.storage import _durable, damaged_files, read_manifest
 
 DAMAGED = (CorruptFileError, UntrustedFileError)
@@ -149,7 +150,7 @@ class TestDisk:
 
     def test_with_too_little_room_is_refused_before_anything_is_trained(self, tmp_path, stopped):
         usage = mock.patch.object(shutil, "disk_usage", return_value=SimpleNamespace(free=20_000_000))
-        training = mock.patch.object(ensemble, "train", side_effect=AssertionError("this trains"))
+        training = mock.patch.object(members, "train", side_effect=AssertionError("this trains"))
         with usage, training, pytest.raises(ResourceError, match=r"will take 34 MB in .*, where 20 MB are free"):
             runs.begin(tmp_path / "run")
         assert not (tmp_path / "run").exists()

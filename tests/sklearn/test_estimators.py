@@ -20,7 +20,6 @@ from targets import assert_same_bits
 
 from mile import DeepEnsemble, Mile, MileClassifier, MileRegressor
 from mile.predict import ClassPredictive, Predictive
-from mile.samplers import SAMPLERS
 
 # One budget and one shape of the data, so that every program is compiled once.
 STEPS = {"warmup_steps": 200, "sampling_steps": 100, "n_draws": 20}
@@ -50,6 +49,8 @@ DEFAULTS = {
     "patience": 10,
     "validation_fraction": 0.125,
     "network": None,
+    "likelihood": None,
+    "encoder": None,
     "sampler": "mile",
     "run_dir": None,
     "store_data": True,
@@ -81,11 +82,17 @@ def classifier():
     return MileClassifier(**BUDGET, random_state=0).fit(X, LABELS)
 
 
+def defaults_of(estimator):
+    return DEFAULTS if estimator is MileRegressor else DEFAULTS | {"class_weight": None}
+
+
 @pytest.mark.parametrize("estimator", [MileRegressor, MileClassifier])
 class TestArguments:
     def test_names_order_and_defaults_are_fixed(self, estimator):
         parameters = inspect.signature(estimator).parameters
-        assert [(name, parameter.default) for name, parameter in parameters.items()] == [*DEFAULTS.items()]
+        found = [(name, parameter.default) for name, parameter in parameters.items()]
+        assert dict(found) == defaults_of(estimator)
+        assert [entry for entry in found if entry[0] != "class_weight"] == [*DEFAULTS.items()]
 
     def test_only_the_first_two_may_be_given_by_position(self, estimator):
         kinds = {name: parameter.kind for name, parameter in inspect.signature(estimator).parameters.items()}
@@ -94,14 +101,14 @@ class TestArguments:
         assert {kinds[name] for name in kinds if name not in by_position} == {inspect.Parameter.KEYWORD_ONLY}
 
     def test_arguments_are_kept_as_given(self, estimator):
-        odd = {name: object() for name in DEFAULTS}
+        odd = {name: object() for name in defaults_of(estimator)}
         params = estimator(**odd).get_params()
         assert params.keys() == odd.keys()
         assert all(params[name] is value for name, value in odd.items())
 
     def test_set_params_changes_what_get_params_says(self, estimator):
         changed = estimator().set_params(n_chains=3, sampler="deep_ensemble")
-        assert changed.get_params() == {**DEFAULTS, "n_chains": 3, "sampler": "deep_ensemble"}
+        assert changed.get_params() == {**defaults_of(estimator), "n_chains": 3, "sampler": "deep_ensemble"}
         with pytest.raises(ValueError, match="n_chain"):
             changed.set_params(n_chain=3)
 
@@ -288,7 +295,7 @@ class TestReproducibility:
 
     def test_a_sampler_object_equals_the_name_with_the_same_budgets(self, model):
         nothing = dict.fromkeys(STEPS)
-        sampler = replace(SAMPLERS["mile"]["default"], **STEPS)
+        sampler = replace(Mile.presets()["default"], **STEPS)
         by_object = regressor(sampler=sampler, **nothing).fit(X, Y)
         np.testing.assert_array_equal(by_object.predict(X), model.predict(X))
 

@@ -39,10 +39,9 @@ def test_a_channel_axis_of_one_makes_no_difference(fitted):
 
 
 def test_bytes_are_scaled_by_255_and_other_numbers_by_their_range(fitted):
-    assert set(fitted.fit_.x_scale.scale) == {255.0}
+    assert (fitted.fit_.encoder.low, fitted.fit_.encoder.high) == (0.0, 255.0)
     model = classifier(sampler="deep_ensemble").fit(FLOATS + 3.0, CODES)
-    assert set(model.fit_.x_scale.shift) == {3.0}
-    assert set(model.fit_.x_scale.scale) == {16.0}
+    assert (model.fit_.encoder.low, model.fit_.encoder.high) == (3.0, 19.0)
     colored = classifier(sampler="deep_ensemble").fit(np.repeat(BYTES[..., None], 3, axis=3), CODES)
     assert colored.fit_.network.input_shape == (8, 8, 3)
 

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mile import MileClassifier, MileRegressor, MileTextClassifier
-from mile.estimators._problem import table_defaults
-from mile.samplers import PRESETS, SAMPLERS, Mile, Nuts, configure
+from mile import MileClassifier, MileRegressor, MileTextClassifier, _registry
+from mile.estimators._networks import table_defaults
+from mile.samplers import Mile, Nuts, configure, preset_names
 from mile.samplers.mile import Linear
 
 SMALL = {"warmup_steps": 20, "sampling_steps": 4, "n_chains": 1, "max_epochs": 1, "random_state": 0}
@@ -68,11 +68,11 @@ class TestDefault:
 
     def test_of_other_samplers_is_that_of_their_papers(self):
         assert configure("nuts", "default") == Nuts()
-        for sampler in SAMPLERS:
+        for sampler in _registry.sampler:
             assert type(configure(sampler, "default")) is type(configure(sampler, "paper"))
 
 
 def test_an_unknown_preset_is_named_with_the_known_ones():
     with pytest.raises(ValueError, match="fast") as caught:
         MileRegressor(preset="fast").fit(np.zeros((30, 1)), np.arange(30.0))
-    assert all(repr(name) in str(caught.value) for name in PRESETS)
+    assert all(repr(name) in str(caught.value) for name in preset_names())

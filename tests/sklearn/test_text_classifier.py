@@ -16,10 +16,11 @@ import mile
 from mile import MileClassifier, MileTextClassifier
 from mile._errors import UntrustedFileError
 from mile._progress import Silent
+from mile.ensemble.embeddings import load_embedding, load_tokenizer
 from mile.estimators import _base, _text
+from mile.features.tokens import Tokenizer
 from mile.networks import ATT_V1, Attention, FixedArray
-from mile.pretraining import load_embedding, load_tokenizer
-from mile.text import Tokenizer
+from mile.storage import read_tensors, write_tensors
 
 TEXTS, LABELS = some_sentences(80)
 NEW, NEW_LABELS = some_sentences(30, seed=1)
@@ -158,16 +159,17 @@ class TestFiles:
         with pytest.raises(ValueError, match="sampled"):
             model.save_embedding(tmp_path / "embedding")
 
-    @pytest.mark.parametrize("attachments", [{}, {"tokenizer": b"{}"}, {"tokenizer": b"", "other": b""}, "too large"])
-    def test_a_file_without_a_usable_tokenizer_is_refused(self, model, attachments, tmp_path):
-        if attachments == "too large":
-            merges = tuple((1, second) for second in range(1, 200))
-            attachments = {"tokenizer": Tokenizer(merges=merges).to_bytes()}
-        arrays = {name: np.frombuffer(data, np.uint8) for name, data in attachments.items()}
-        broken = dataclasses.replace(model.fit_, attachments=arrays)
-        broken.save(tmp_path / "model.mile", extra=model._origin(model.seed_))
-        with pytest.raises(UntrustedFileError):
-            mile.load(tmp_path / "model.mile")
+    def test_a_file_without_a_usable_tokenizer_is_refused(self, model, tmp_path):
+        path = tmp_path / "model.mile"
+        model.save(path)
+        arrays, metadata = read_tensors(path)
+        too_large = Tokenizer(merges=tuple((1, second) for second in range(1, 200))).to_bytes()
+        for data in (b"", b"{}", too_large, None):
+            kept = {name: array for name, array in arrays.items() if name != "encoder.tokenizer"}
+            added = {} if data is None else {"encoder.tokenizer": np.frombuffer(data, np.uint8)}
+            write_tensors(path, kept | added, metadata)
+            with pytest.raises(UntrustedFileError):
+                mile.load(path)
 
     def test_a_file_without_the_embedding_is_refused(self, pretrained, tmp_path):
         network = dataclasses.replace(pretrained.fit_.network, embedding=None)

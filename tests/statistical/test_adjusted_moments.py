@@ -14,15 +14,16 @@ import pytest
 from targets import LARGEST_Z, IllConditioned, squared_bias, standard_errors
 
 from mile import Status
+from mile._types import Target
 from mile.samplers.adjusted import Adjusted
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 PUBLISHED_GRADIENTS = 3_376  # MAMS, normal in 100 dimensions, condition number 1000, preconditioned (SCIENCE 3.3)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Target):
     """N(0, C); the precision is data, so that all targets of one dimension share their programs."""
 
     precision: Any

@@ -10,16 +10,17 @@ from targets import Box
 
 import mile
 from mile import MLP, Categorical, Gaussian, Mile, Normal
+from mile._types import Target
 from mile.posterior import Posterior, pad_rows
 from mile.samplers import configure
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 NAN, INF = float("nan"), float("inf")
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class OpenBox:
+class OpenBox(Target):
     """`Box` of half width 2 whose answers outside are data, so that all of them share one program."""
 
     outside: float

@@ -15,9 +15,10 @@ import pytest
 from scipy import stats
 
 from mile import Status
+from mile._types import Target
 from mile.samplers import _mclmc, _trajectories
 from mile.samplers.adjusted import Adjusted
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 DIMENSION, N_ROWS, NOISE = 20, 100, 3.0  # so noisy that the prior matters
 N_RANKS = 100  # of 99 draws
@@ -27,7 +28,7 @@ SAMPLER = Adjusted(warmup_steps=3_000, sampling_steps=1_980, n_draws=99, step_si
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Regression:
+class Regression(Target):
     """Coefficients of y = x b + noise with prior N(0, I); `prior` is 1, or what a broken program makes of it."""
 
     x: Any

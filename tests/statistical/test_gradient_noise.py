@@ -10,7 +10,7 @@ from targets import squared_bias
 
 from mile.samplers._step_size import Geometric
 from mile.samplers.stochastic import Stochastic
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 DIMENSION = 50
 

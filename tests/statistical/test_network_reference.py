@@ -15,7 +15,7 @@ import pytest
 
 from mile import MLP, Adjusted, Mile, Nuts
 from mile.posterior import FunctionTarget
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 NETWORK = MLP(n_inputs=1, hidden=(10,), n_outputs=1, activation="tanh")
 N_CHAINS, N_INPUTS = 10, 50

@@ -71,7 +71,9 @@ def test_outputs_are_those_of_the_module(library, input_shape):
     sizes = [leaf.size for leaf in network.form.leaves]
     pieces = np.split(np.asarray(position), np.cumsum(sizes)[:-1])
     leaves = [piece.reshape(leaf.shape) for piece, leaf in zip(pieces, network.form.leaves, strict=True)]
-    expected = own_outputs(library, module, jax.tree.unflatten(network.structure, map(jnp.asarray, leaves)), batch)
+    expected = own_outputs(
+        library, module, jax.tree.unflatten(jax.tree.structure(network.nested), map(jnp.asarray, leaves)), batch
+    )
     outputs = network.apply(position, jnp.asarray(batch.reshape(9, -1).T))
     assert outputs.dtype == jnp.float32
     np.testing.assert_allclose(outputs, expected.T, rtol=1e-5, atol=1e-5)

@@ -15,9 +15,9 @@ from targets import assert_same_bits
 
 from mile import Categorical, Gaussian, Normal, native
 from mile import posterior as posterior_module
+from mile.ensemble.training import Training, _native_update, _update
 from mile.native._library import library
 from mile.networks import CNN_V1, LENET5, ConvNet, Convolution, places
-from mile.optimize import Training, _native_update, _update
 from mile.posterior import Posterior, _plain, log_likelihood
 
 needs_kernel = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")
@@ -175,7 +175,7 @@ def test_the_gradient_is_that_of_finite_differences(network):
 def test_rows_in_blocks_add_up_to_all_at_once(monkeypatch, network):
     network, likelihood = network.sized((28, 28), 10), Categorical(10)
     position, rows = make_position(network), make_rows(likelihood, 500, network.n_inputs)
-    blocked = partial(posterior_module._blocked, network, likelihood, transform=jax.value_and_grad)
+    blocked = partial(posterior_module.value_and_grad_by_xla, network, likelihood)
     assert posterior_module._block_rows(network) < 500 // posterior_module._FEWEST_BLOCKS
     in_blocks = jax.jit(blocked)(position, rows)
     monkeypatch.setattr(posterior_module, "_XLA_FLOATS", 1 << 40)

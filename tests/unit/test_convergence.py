@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import norm, rankdata
 
-from mile import convergence
+from mile.diagnose import convergence
 
 arviz_stats = pytest.importorskip("arviz_stats")
 

@@ -5,8 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mile import Dataset, data
-from mile.data import Standardizer, prepare, split_rows
+from mile import Categorical, Dataset, Gaussian
+from mile.data import prepare, split_rows
+from mile.features import numbers
+from mile.features.numbers import Standardizer
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ class TestStandardizer:
         x, _ = table
         rows = np.arange(0, 200, 3)
         whole = Standardizer.learn(x, rows)
-        monkeypatch.setattr(data, "_BLOCK_CELLS", cells)
+        monkeypatch.setattr(numbers, "_BLOCK_CELLS", cells)
         blocks = Standardizer.learn(x, rows)
         np.testing.assert_allclose(blocks.shift, whole.shift, rtol=1e-14)
         np.testing.assert_allclose(blocks.scale, whole.scale, rtol=1e-14)
@@ -81,22 +83,22 @@ class TestPrepare:
         changed_x, changed_y = x.copy(), y.copy()
         changed_x[validation] = 1e6
         changed_y[validation] = -1e6
-        before = prepare(x, y, validation_fraction=0.25, seed=0)
-        after = prepare(changed_x, changed_y, validation_fraction=0.25, seed=0)
-        np.testing.assert_array_equal(before.x_scale.shift, after.x_scale.shift)
-        np.testing.assert_array_equal(before.x_scale.scale, after.x_scale.scale)
-        np.testing.assert_array_equal(before.y_scale.shift, after.y_scale.shift)
-        np.testing.assert_array_equal(before.y_scale.scale, after.y_scale.scale)
+        before = prepare(x, y, Gaussian(), validation_fraction=0.25, seed=0)
+        after = prepare(changed_x, changed_y, Gaussian(), validation_fraction=0.25, seed=0)
+        np.testing.assert_array_equal(before.encoder.shift, after.encoder.shift)
+        np.testing.assert_array_equal(before.encoder.scale, after.encoder.scale)
+        np.testing.assert_array_equal(before.response.scale.shift, after.response.scale.shift)
+        np.testing.assert_array_equal(before.response.scale.scale, after.response.scale.scale)
         np.testing.assert_array_equal(before.x_train, after.x_train)
         np.testing.assert_array_equal(before.y_train, after.y_train)
-        np.testing.assert_allclose(before.x_scale.shift, x[~validation].mean(axis=0))
-        np.testing.assert_allclose(before.y_scale.scale, y[~validation].std())
+        np.testing.assert_allclose(before.encoder.shift, x[~validation].mean(axis=0))
+        np.testing.assert_allclose(before.response.scale.scale, y[~validation].std())
 
     def test_every_row_is_used_exactly_once_in_its_order(self, table):
         x, y = table
-        dataset = prepare(x, y, validation_fraction=0.25, seed=3)
+        dataset = prepare(x, y, Gaussian(), validation_fraction=0.25, seed=3)
         validation = split_rows(200, 0.25, 3)
-        scale = dataset.x_scale
+        scale = dataset.encoder
         np.testing.assert_allclose(dataset.x_train * scale.scale + scale.shift, x[~validation], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(dataset.x_valid * scale.scale + scale.shift, x[validation], rtol=1e-5, atol=1e-5)
         assert len(dataset.y_train) + len(dataset.y_valid) == 200
@@ -104,24 +106,26 @@ class TestPrepare:
     def test_class_codes_are_not_standardized(self, table):
         x, _ = table
         codes = np.arange(200) % 3
-        dataset = prepare(x, codes, seed=0)
+        dataset = prepare(x, codes, Categorical(3), seed=0)
         assert dataset.y_train.dtype == np.int32
         np.testing.assert_array_equal(np.unique(dataset.y_train), [0, 1, 2])
-        assert dataset.y_scale == Standardizer.identity()
+        assert dataset.response.labels.tolist() == [0, 1, 2]
 
     def test_same_seed_same_split_another_seed_another(self, table):
         x, y = table
-        first, second, third = (prepare(x, y, seed=seed) for seed in (0, 0, 1))
+        first, second, third = (prepare(x, y, Gaussian(), seed=seed) for seed in (0, 0, 1))
         np.testing.assert_array_equal(first.x_train, second.x_train)
         assert first.x_train.shape == third.x_train.shape
         assert not np.array_equal(first.x_valid, third.x_valid)
 
     def test_single_precision_is_treated_as_its_values_in_double(self, table):
         single = [array.astype(np.float32) for array in table]
-        one, other = (prepare(*arrays, seed=0) for arrays in (single, [array.astype(np.float64) for array in single]))
+        one, other = (
+            prepare(*arrays, Gaussian(), seed=0) for arrays in (single, [array.astype(np.float64) for array in single])
+        )
         for name in ("x_train", "y_train", "x_valid", "y_valid"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-        np.testing.assert_array_equal(one.x_scale.scale, other.x_scale.scale)
+        np.testing.assert_array_equal(one.encoder.scale, other.encoder.scale)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_needs_little_memory_beyond_its_result(self, dtype):
@@ -129,7 +133,7 @@ class TestPrepare:
         x[::2] = 0.0
         y = x[:, 0].copy()
         tracemalloc.start()
-        dataset = prepare(x, y, seed=0)
+        dataset = prepare(x, y, Gaussian(), seed=0)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         result = dataset.x_train.nbytes + dataset.x_valid.nbytes
@@ -137,7 +141,7 @@ class TestPrepare:
         assert peak < 1.75 * result
 
     def test_everything_handed_on_is_float32(self, table):
-        dataset = prepare(*table, seed=0)
+        dataset = prepare(*table, Gaussian(), seed=0)
         assert {array.dtype for array in (dataset.x_train, dataset.y_train, dataset.x_valid, dataset.y_valid)} == {
             np.dtype(np.float32)
         }
@@ -153,7 +157,7 @@ class TestSplit:
     def test_under_twenty_rows_there_is_no_validation_part(self, n_rows):
         assert not split_rows(n_rows, 0.5, 0).any()
         x = np.random.default_rng(0).normal(size=(n_rows, 2))
-        assert len(prepare(x, x[:, 0], validation_fraction=0.5, seed=0).x_valid) == 0
+        assert len(prepare(x, x[:, 0], Gaussian(), validation_fraction=0.5, seed=0).x_valid) == 0
 
     def test_at_twenty_rows_there_is_one(self):
         assert split_rows(20, 0.125, 0).sum() == 2

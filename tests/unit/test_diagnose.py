@@ -8,8 +8,9 @@ import pytest
 from models import N_INPUTS, made_fit
 
 import mile
-from mile import DeepEnsemble, Status, convergence
-from mile.diagnose import _about_equilibrium, diagnose
+from mile import DeepEnsemble, Status
+from mile.diagnose import convergence
+from mile.diagnose.diagnosis import _about_equilibrium, diagnose
 from mile.storage import StoredDraws
 
 X = np.random.default_rng(0).standard_normal((30, N_INPUTS))
@@ -71,7 +72,7 @@ class TestGroups:
             np.testing.assert_array_equal(ours.between, theirs.between)
 
     def test_of_many_quantities_are_judged_by_an_even_selection(self, fit, monkeypatch):
-        monkeypatch.setattr("mile.diagnose._LARGEST_CELLS", 2 * N_DRAWS * 3)
+        monkeypatch.setattr("mile.diagnose.diagnosis._LARGEST_CELLS", 2 * N_DRAWS * 3)
         group = diagnose(fit).groups[0]
         assert group.n_quantities == 16
         chosen = fit.chains.draws[..., [0, 7, 15]].astype(float)

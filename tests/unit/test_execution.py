@@ -15,7 +15,7 @@ from mile.execution import InProcess
 from mile.posterior import FunctionTarget
 from mile.samplers import DeepEnsemble, Draw
 from mile.samplers.point import Keep
-from mile.sampling import run_chains
+from mile.sampling.chains import run_chains
 
 
 class Wide(InProcess):

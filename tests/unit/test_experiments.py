@@ -174,7 +174,7 @@ def test_the_methods_of_uci_are_the_papers():
     assert regression["sampler_of"]("NUTS") == mile.Nuts()
     training = regression["TABLE_TRAINING"]
     assert (training.learning_rate, training.stopping.epochs) == (0.01, 20)
-    assert regression["training_of"]("MILE") == mile.optimize.Training()
+    assert regression["training_of"]("MILE") == mile.ensemble.training.Training()
 
 
 # -- run directories ----------------------------------------------------------------------------------

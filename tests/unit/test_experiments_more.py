@@ -430,7 +430,7 @@ def test_every_layer_is_diagnosed(data_dir, runs, monkeypatch):
     cell = Cell("yacht", "MILE", "paper", 1)
     fitted = mile.load(Workbench(runs=runs, scale=SCALE, chains=2).run_dir(*variants.place(experiment, cell)))
     draws = np.asarray(fitted.chains.draws)[..., : 7 * 2].astype(float)
-    within = mile.convergence.within_variance(draws)
+    within = mile.diagnose.convergence.within_variance(draws)
     assert float(row["within_layer1"]) == pytest.approx(within.mean(), abs=1e-4)
     assert (runs / "diagnostics" / f"figure{SIZE}.png").stat().st_size > 5_000
 

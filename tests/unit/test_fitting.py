@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from models import number_predictive
 from targets import assert_same_bits, small_dataset
 
 import mile
@@ -21,11 +22,12 @@ from mile import (
     PerLayer,
     Status,
     StudentT,
-    fitting,
 )
-from mile.data import Standardizer
-from mile.optimize import Training
-from mile.predict import ClassPredictive, Predictive
+from mile.ensemble.training import Training
+from mile.features.numbers import Standardizer
+from mile.fitting import job as fitting
+from mile.likelihoods import LabeledResponse, ScaledResponse
+from mile.predict import ClassPredictive
 from mile.samplers import configure
 
 NETWORK = MLP(n_inputs=3, hidden=(4,))
@@ -200,13 +202,13 @@ class TestRows:
 class TestPrediction:
     def test_uses_all_draws_of_all_chains(self, fitted):
         draws = fitted.chains.draws.reshape(-1, NETWORK.dimension)
-        expected = Predictive(NETWORK, Gaussian(), draws, X_NEW, fitted.y_scale)
+        expected = number_predictive(NETWORK, draws, X_NEW, fitted.response.scale)
         predictive = fitted.predictive(X_NEW)
         np.testing.assert_array_equal(predictive.mean, expected.mean)
         np.testing.assert_array_equal(predictive.std, expected.std)
 
     def test_of_the_ensemble_uses_the_members(self, fitted):
-        expected = Predictive(NETWORK, Gaussian(), fitted.members.positions, X_NEW, fitted.y_scale)
+        expected = number_predictive(NETWORK, fitted.members.positions, X_NEW, fitted.response.scale)
         predictive = fitted.ensemble_predictive(X_NEW)
         np.testing.assert_array_equal(predictive.mean, expected.mean)
         np.testing.assert_array_equal(predictive.std, expected.std)
@@ -218,8 +220,8 @@ class TestPrediction:
     def test_takes_raw_features_and_gives_raw_responses(self, fitted):
         data = replace(
             small_dataset(),
-            x_scale=Standardizer(shift=np.full(3, 2.0), scale=np.full(3, 4.0)),
-            y_scale=Standardizer(shift=np.array(-7.0), scale=np.array(3.0)),
+            encoder=Standardizer(shift=np.full(3, 2.0), scale=np.full(3, 4.0)),
+            response=ScaledResponse(Standardizer(shift=np.array(-7.0), scale=np.array(3.0))),
         )
         scaled = fit(data).predictive(4.0 * X_NEW + 2.0)
         plain = fitted.predictive(X_NEW)
@@ -229,7 +231,8 @@ class TestPrediction:
     def test_of_classes_carries_their_labels(self):
         network = replace(NETWORK, n_outputs=3)
         data, options = small_dataset(classes=3), {"likelihood": Categorical(3), "sampler": DeepEnsemble()}
-        labeled = fit(data, network, classes=np.array(["a", "b", "c"]), **options).predictive(X_NEW)
+        named = replace(data, response=LabeledResponse(3, np.array(["a", "b", "c"])))
+        labeled = fit(named, network, **options).predictive(X_NEW)
         assert isinstance(labeled, ClassPredictive)
         assert labeled.classes.tolist() == ["a", "b", "c"]
         assert fit(data, network, **options).predictive(X_NEW).classes.tolist() == [0, 1, 2]

@@ -8,11 +8,13 @@ import pytest
 from targets import small_dataset
 
 import mile
-from mile import MLP, DeepEnsemble, FitWarning, Gaussian, Mile, ResourceError, fitting, forecast
+from mile import MLP, DeepEnsemble, FitWarning, Gaussian, Mile, ResourceError
+from mile._deadline import Watch
 from mile._progress import duration
-from mile._watch import Watch
-from mile.forecast import Forecaster, available_memory, check_memory, plan_budgets
-from mile.optimize import Training
+from mile.ensemble.training import Training
+from mile.fitting import job as fitting
+from mile.sampling import timing as forecast
+from mile.sampling.timing import Forecaster, available_memory, check_memory, plan_budgets
 
 SAMPLER = Mile(warmup_steps=1_000, sampling_steps=200, n_draws=50, step_size=0.1)  # 800, 100, 100, 200 steps
 NETWORK = MLP(n_inputs=3, hidden=(4,))

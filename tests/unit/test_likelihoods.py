@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 
 from mile import Categorical, Gaussian
 from mile.likelihoods import LOG_SCALE_LIMIT
+from mile.likelihoods.gaussian import NormalComponents
 
 
 @pytest.fixture
@@ -33,24 +34,22 @@ class TestGaussian:
         components = rng.normal(size=(7, 2, 11))
         y = rng.normal(size=11)
         location, scale = components[:, 0], np.exp(components[:, 1])
-        gaussian = Gaussian()
-        np.testing.assert_allclose(gaussian.moments(components), (location, scale), rtol=1e-15)
-        np.testing.assert_allclose(
-            gaussian.component_log_prob(components, y), stats.norm.logpdf(y, location, scale), rtol=1e-12
-        )
-        np.testing.assert_allclose(gaussian.cdf(location, scale, y), stats.norm.cdf(y, location, scale), rtol=1e-12)
-        np.testing.assert_allclose(gaussian.density(location, scale, y), stats.norm.pdf(y, location, scale), rtol=1e-12)
+        normal = Gaussian().components(components)
+        np.testing.assert_allclose((normal.mean, normal.std), (location, scale), rtol=1e-15)
+        np.testing.assert_allclose(normal.log_prob(y), stats.norm.logpdf(y, location, scale), rtol=1e-12)
+        np.testing.assert_allclose(normal.cdf(y), stats.norm.cdf(y, location, scale), rtol=1e-12)
+        np.testing.assert_allclose(normal.density(y), stats.norm.pdf(y, location, scale), rtol=1e-12)
 
     def test_both_sides_agree_also_where_the_scale_is_clamped(self):
         log_scale = np.array([-50.0, -LOG_SCALE_LIMIT, -2.0, 0.0, 2.0, LOG_SCALE_LIMIT, 50.0], np.float32)
         outputs = np.stack([np.zeros_like(log_scale), log_scale])
         y = np.full(7, 1e-6, np.float32)
         compiled = Gaussian().log_prob(jnp.asarray(outputs), jnp.asarray(y))
-        np.testing.assert_allclose(compiled, Gaussian().component_log_prob(outputs[None], y)[0], rtol=1e-4)
+        np.testing.assert_allclose(compiled, Gaussian().components(outputs[None]).log_prob(y)[0], rtol=1e-4)
 
     @pytest.mark.parametrize(("log_scale", "limit"), [(-15.0, 1e-6), (-1e30, 1e-6), (15.0, 1e6), (1e30, 1e6)])
     def test_standard_deviation_is_clamped(self, log_scale, limit):
-        _, scale = Gaussian().moments(np.array([[[0.0], [log_scale]]]))
+        scale = Gaussian().components(np.array([[[0.0], [log_scale]]])).std
         assert scale[0, 0] == pytest.approx(limit, rel=1e-12)
         expected = stats.norm.logpdf(0.0, 0.0, limit)
         assert gaussian_log_prob(0.0, log_scale, 0.0) == pytest.approx(expected, rel=1e-5)
@@ -72,14 +71,14 @@ class TestGaussian:
     def test_nan_stays_nan(self, location, log_scale, y):
         assert math.isnan(gaussian_log_prob(location, log_scale, y))
         components = np.array([[[location], [log_scale]]], float)
-        assert np.isnan(Gaussian().component_log_prob(components, np.array([y]))).all()
+        assert np.isnan(Gaussian().components(components).log_prob(np.array([y]))).all()
 
     def test_a_response_far_away_has_a_finite_log_density(self):
         assert gaussian_log_prob(0.0, 0.0, 1e4) == pytest.approx(-0.5e8, rel=1e-5)
 
     def test_samples_have_the_moments_asked_for(self, rng):
         location, scale = np.full(200_000, 3.0), np.full(200_000, 0.5)
-        samples = Gaussian().sample(rng, location, scale)
+        samples = NormalComponents(location, scale).sample(rng)
         assert abs(samples.mean() - 3.0) < 5 * 0.5 / math.sqrt(200_000)
         assert abs(samples.std() / 0.5 - 1.0) < 5 / math.sqrt(400_000)
 
@@ -100,7 +99,7 @@ class TestCategorical:
 
     def test_numpy_side_normalizes_over_classes_for_each_draw(self, rng):
         components = rng.normal(size=(6, 4, 9))
-        log_probs = Categorical(4).component_log_probs(components)
+        log_probs = Categorical(4).log_probs(components)
         assert log_probs.shape == components.shape
         np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1.0, rtol=1e-14)
         np.testing.assert_allclose(log_probs, np.log(soft(components, axis=1)), rtol=1e-12)
@@ -109,12 +108,12 @@ class TestCategorical:
         logits = np.array([[1e4], [-1e4]], np.float32)
         log_prob = Categorical(2).log_prob(jnp.asarray(logits), jnp.array([1]))
         assert float(log_prob[0]) == pytest.approx(-2e4)
-        assert Categorical(2).component_log_probs(logits[None])[0, 1, 0] == pytest.approx(-2e4)
+        assert Categorical(2).log_probs(logits[None])[0, 1, 0] == pytest.approx(-2e4)
 
     def test_nan_stays_nan(self):
         logits = jnp.array([[jnp.nan], [0.0]])
         assert np.isnan(Categorical(2).log_prob(logits, jnp.array([1])))[0]
-        assert np.isnan(Categorical(2).component_log_probs(np.asarray(logits)[None])).all()
+        assert np.isnan(Categorical(2).log_probs(np.asarray(logits)[None])).all()
 
     def test_two_classes_have_two_logits(self):
         assert Categorical(2).n_outputs == 2

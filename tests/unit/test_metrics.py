@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from models import class_predictive, number_predictive
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
-from mile import MLP, Categorical, Gaussian, metrics
-from mile.data import Standardizer
-from mile.predict import ClassPredictive, Predictive
+from mile import MLP, metrics
+from mile.features.numbers import Standardizer
 
 N_DRAWS, N_ROWS = 25, 200
 SHIFT, SCALE = 40.0, 8.0
@@ -32,7 +32,7 @@ class Regression:
         self.location, self.scale = SHIFT + SCALE * outputs[..., 0], SCALE * np.exp(outputs[..., 1])
         self.y = self.location[0] + 0.7 * self.scale[0] * rng.standard_normal(N_ROWS)
         y_scale = Standardizer(shift=np.asarray(SHIFT), scale=np.asarray(SCALE))
-        self.predictive = Predictive(network, Gaussian(), draws, x, y_scale)
+        self.predictive = number_predictive(network, draws, x, y_scale)
 
     def coverage(self, levels):
         cdf = stats.norm.cdf(self.y, self.location, self.scale).mean(axis=0)
@@ -45,7 +45,7 @@ class Classification:
         self.probs = softmax(outputs, axis=-1).mean(axis=0)
         self.codes = rng.integers(3, size=N_ROWS)
         self.y = CLASSES[self.codes]
-        self.predictive = ClassPredictive(network, Categorical(3), draws, x, CLASSES)
+        self.predictive = class_predictive(network, draws, x, CLASSES)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_lists_score_like_arrays(regression, classification):
 def test_lppd_of_a_response_far_away_is_finite_and_exact(distance):
     draws = np.array([[0, 0, 0, 0], [0, 0, 0.5, 0]], np.float32)  # N(0, 1) and N(1/2, 1) whatever the features
     network, x = MLP(n_inputs=1, hidden=(), n_outputs=2), np.zeros((1, 1), np.float32)
-    predictive = Predictive(network, Gaussian(), draws, x, Standardizer.identity())
+    predictive = number_predictive(network, draws, x, Standardizer.identity())
     expected = logsumexp(stats.norm.logpdf(distance, [0.0, 0.5], 1.0)) - np.log(2)
     assert expected < -4e3
     assert metrics.lppd(predictive, np.array([distance])) == pytest.approx(expected, rel=1e-12)
@@ -142,7 +142,7 @@ def test_lppd_of_a_response_far_away_is_finite_and_exact(distance):
 def test_lppd_of_a_class_held_impossible_is_finite_and_exact(logit):
     draws = np.array([[0, 0, logit, 0]], np.float32)
     network, x = MLP(n_inputs=1, hidden=(), n_outputs=2), np.zeros((3, 1), np.float32)
-    predictive = ClassPredictive(network, Categorical(2), draws, x, np.array([0, 1]))
+    predictive = class_predictive(network, draws, x, np.array([0, 1]))
     expected = -float(np.float32(logit))
     assert metrics.lppd(predictive, np.ones(3, int)) == pytest.approx(expected, rel=1e-12)
 
@@ -169,7 +169,7 @@ def test_crps_of_few_components_is_that_of_all_pairs(regression):
 
 
 def test_crps_of_many_components_is_the_same(regression, monkeypatch):
-    monkeypatch.setattr("mile.predict._quantiles._MOST_PAIRED", 0)
+    monkeypatch.setattr("mile.likelihoods.gaussian._MOST_PAIRED", 0)
     np.testing.assert_allclose(regression.predictive.crps(regression.y), pairwise_crps(regression), rtol=1e-4)
 
 
@@ -234,9 +234,7 @@ def test_scores_are_all_of_them_by_name(regression, classification):
 def test_standardized_scores_are_those_of_the_standardized_response(regression):
     """The same prediction and response, both divided by SCALE."""
     network, draws, x = (getattr(regression.predictive._mixture, name) for name in ("network", "draws", "x"))
-    small = Predictive(
-        network, Gaussian(), draws, x, Standardizer(shift=np.asarray(SHIFT / SCALE), scale=np.asarray(1.0))
-    )
+    small = number_predictive(network, draws, x, Standardizer(shift=np.asarray(SHIFT / SCALE), scale=np.asarray(1.0)))
     expected = metrics.scores(small, regression.y / SCALE)
     found = metrics.standardized(metrics.scores(regression.predictive, regression.y), SCALE)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -260,7 +258,7 @@ def predictive():
     _, network, draws, _, _ = linear_case(2)
     x = np.random.default_rng(0).standard_normal((TestKnownCoverage.N_ROWS, 2)).astype(np.float32)
     y_scale = Standardizer(shift=np.asarray(SHIFT), scale=np.asarray(SCALE))
-    return Predictive(network, Gaussian(), draws, x, y_scale)
+    return number_predictive(network, draws, x, y_scale)
 
 
 class TestKnownCoverage:
@@ -282,7 +280,7 @@ class TestKnownCoverage:
 
     def test_is_that_of_the_normal_law_for_responses_of_twice_the_noise(self, predictive):
         mixture = predictive._mixture
-        alone = Predictive(mixture.network, Gaussian(), mixture.draws[:1], mixture.x, Standardizer.identity())
+        alone = number_predictive(mixture.network, mixture.draws[:1], mixture.x, Standardizer.identity())
         y = alone.mean + 2.0 * alone.std * np.random.default_rng(2).standard_normal(self.N_ROWS)
         levels = np.array(metrics.CALIBRATION_LEVELS)
         expected = 2 * stats.norm.cdf(stats.norm.ppf(0.5 + levels / 2) / 2) - 1

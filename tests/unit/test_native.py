@@ -663,7 +663,7 @@ from mile.native import _library
 _library._FILE = pathlib.Path({file!r})
 import mile, numpy as np
 from mile import native
-from mile.optimize import Training
+from mile.ensemble.training import Training
 rng = np.random.default_rng(0)
 x, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
 data = mile.Dataset.from_arrays(x[:30], y[:30], x[30:], y[30:])

@@ -12,8 +12,10 @@ from perceptrons import OtherMLP, close, make_positions, make_posterior
 from scipy.special import erfinv
 from targets import assert_same_bits
 
-from mile import Categorical, Gaussian, Normal, native, optimize
-from mile.optimize import Training
+from mile import Categorical, Gaussian, Normal, native
+from mile._types import Target
+from mile.ensemble import training as optimize
+from mile.ensemble.training import Training
 from mile.posterior import Posterior, _plain
 from mile.samplers import _mclmc
 
@@ -24,7 +26,7 @@ UNLIMITED = 1 << 20
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class XlaTarget:
+class XlaTarget(Target):
     """The same posterior, all of it by XLA."""
 
     posterior: Posterior

@@ -9,10 +9,11 @@ import optax
 import pytest
 from targets import assert_same_bits, small_dataset
 
-from mile import MLP, Gaussian, Normal, Status, ensemble
+from mile import MLP, Gaussian, Normal, Status
 from mile._random import Stage, stream
-from mile.ensemble import train_members
-from mile.optimize import Patience, Training
+from mile.ensemble import members as ensemble
+from mile.ensemble.members import train_members
+from mile.ensemble.training import Patience, Training
 from mile.posterior import Posterior, log_likelihood, pad_rows
 
 NETWORK = MLP(n_inputs=3, hidden=(4,))
@@ -112,10 +113,8 @@ class TestUpdate:
 
 
 @dataclass(frozen=True)
-class Flat:
+class Flat(Gaussian):
     """All responses are equally likely, whatever the network says."""
-
-    n_outputs = 2
 
     def log_prob(self, outputs, y):
         return jnp.zeros_like(y)

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mile import MLP, Categorical, Gaussian, Laplace, Normal, native
+from mile import MLP, Categorical, Gaussian, Normal, _registry, native
 from mile.native import _ops
 from mile.posterior import Posterior, pad_rows
+from mile.priors import choose_prior
 
 NETWORKS = {
     "regression": (MLP(n_inputs=3, hidden=(4,)), Gaussian()),
@@ -67,8 +68,9 @@ class TestSum:
         assert float(values.sum()) == pytest.approx(float(value), rel=1e-5)
         assert np.linalg.norm(gradients.sum(axis=0) - gradient) < 1e-5 * np.linalg.norm(gradient)
 
-    @pytest.mark.parametrize("prior", [Normal(scale=0.3), Laplace(scale=0.5)], ids=["normal", "laplace"])
-    def test_is_exact_in_double_precision(self, prior):
+    @pytest.mark.parametrize("name", [name for name in _registry.prior if name != "per_layer"])
+    def test_is_exact_in_double_precision(self, name):
+        prior = choose_prior(name, 0.5)
         with jax.enable_x64(True):
             posterior = build("regression", 50, prior, np.float64)
             position = position_of(posterior, np.float64)

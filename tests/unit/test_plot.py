@@ -8,7 +8,7 @@ import pytest
 from models import N_CHAINS, made_fit
 
 from mile import DeepEnsemble, MileClassifier, MileRegressor, Status, metrics, plot
-from mile.diagnose import diagnose
+from mile.diagnose.diagnosis import diagnose
 from mile.samplers.base import spacing
 
 matplotlib.use("Agg")

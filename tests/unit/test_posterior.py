@@ -11,7 +11,7 @@ from targets import Box, IllConditioned, StandardNormal
 from mile import MLP, Categorical, FanIn, Gaussian, Laplace, Normal, PerLayer, StudentT, native
 from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import FunctionTarget, Posterior, Rows, _blocked, _plain, pad_rows, row_bucket
+from mile.posterior import FunctionTarget, Posterior, Rows, _plain, pad_rows, row_bucket, value_by_xla
 
 COUNTS = [0, 1, 15, 16, 17, 100]
 # Each with the family and the scales of weights and biases of both layers of a network 3-4-n.
@@ -357,7 +357,7 @@ class TestBlocksOfRows:
         monkeypatch.setattr("mile.posterior._XLA_ROWS", 16)
         programs = []
         monkeypatch.setattr("mile.posterior._plain", counting(programs))
-        in_blocks = jax.value_and_grad(lambda position: _blocked(network, likelihood, position, rows))(position)
+        in_blocks = jax.value_and_grad(lambda position: value_by_xla(network, likelihood, position, rows))(position)
         assert 16 in programs  # besides all rows at once, for their shape alone
         prior = jax.value_and_grad(whole.prior.log_prob)(position)
         np.testing.assert_allclose(in_blocks[0] + prior[0], value, rtol=1e-5)

@@ -8,12 +8,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from models import class_predictive, number_predictive
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
-from mile import MLP, Categorical, Gaussian
-from mile.data import Standardizer
-from mile.predict import ClassPredictive, Predictive
+from mile import MLP
+from mile.features.numbers import Standardizer
 
 NETWORK = MLP(n_inputs=3, hidden=(5,), n_outputs=2)
 CONSTANT = MLP(n_inputs=1, hidden=(), n_outputs=2)  # with zero weights only the bias, location and log scale, is left
@@ -54,7 +54,7 @@ class Case:
 
     def predictive(self, x=None, y_scale=None, memory=MEMORY):
         x = self.x if x is None else x
-        return Predictive(NETWORK, Gaussian(), self.draws, x, y_scale or scaler(), memory)
+        return number_predictive(NETWORK, self.draws, x, y_scale or scaler(), memory)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def mixture(locations, scales, n_rows=1, y_scale=None):
     draws = np.zeros((len(locations), CONSTANT.dimension), np.float32)
     draws[:, 2], draws[:, 3] = locations, np.log(scales)
     y_scale = y_scale or Standardizer.identity()
-    return Predictive(CONSTANT, Gaussian(), draws, np.zeros((n_rows, 1), np.float32), y_scale)
+    return number_predictive(CONSTANT, draws, np.zeros((n_rows, 1), np.float32), y_scale)
 
 
 def everything(predictive, y):
@@ -112,7 +112,7 @@ class TestRegression:
         first, first_bias, second, second_bias = np.split(draws.astype(float), [18, 24, 36], axis=1)
         hidden = np.tanh(x.astype(float) @ first.reshape(-1, 3, 6) + first_bias[:, None])
         location = (hidden @ second.reshape(-1, 6, 2) + second_bias[:, None])[..., 0]
-        predictive = Predictive(network, Gaussian(), draws, x, Standardizer.identity())
+        predictive = number_predictive(network, draws, x, Standardizer.identity())
         np.testing.assert_allclose(predictive.mean, location.mean(axis=0), atol=1e-5)
 
     def test_every_result_is_float64_with_one_entry_per_row(self, case):
@@ -151,7 +151,7 @@ class TestBlocks:
         x = rng.standard_normal((100, 3)).astype(np.float32)
 
         def mean_and_std(rows):
-            predictive = Predictive(network, Gaussian(), draws, x[rows], Standardizer.identity(), MEMORY)
+            predictive = number_predictive(network, draws, x[rows], Standardizer.identity(), MEMORY)
             return np.stack([predictive.mean, predictive.std], axis=1)
 
         batches = [mean_and_std(slice(start, start + batch)) for start in range(0, 100, batch)]
@@ -163,9 +163,7 @@ class TestBlocks:
         x = rng.standard_normal((100, 3)).astype(np.float32)
         others = rng.standard_normal((100, 3)).astype(np.float32)
         others[::7] = x[::7]
-        one, two = (
-            Predictive(network, Gaussian(), draws, rows, Standardizer.identity(), MEMORY) for rows in (x, others)
-        )
+        one, two = (number_predictive(network, draws, rows, Standardizer.identity(), MEMORY) for rows in (x, others))
         np.testing.assert_array_equal(one.mean[::7], two.mean[::7])
         np.testing.assert_array_equal(one.quantile(0.1)[::7], two.quantile(0.1)[::7])
 
@@ -184,7 +182,7 @@ class TestBlocks:
         monkeypatch.setattr("os.cpu_count", lambda: 64)
         draws = rng.standard_normal((500, CONSTANT.dimension)).astype(np.float32)
         x = np.zeros((10, 1), np.float32)
-        mixture = Predictive(CONSTANT, Gaussian(), draws, x, Standardizer.identity(), memory)._mixture
+        mixture = number_predictive(CONSTANT, draws, x, Standardizer.identity(), memory)._mixture
         used = mixture.backend.n_threads * mixture.block_rows * mixture.row_bytes
         assert used <= max(memory, mixture.row_bytes)  # one row in one thread is the least
 
@@ -193,7 +191,7 @@ class TestBlocks:
         draws = sixteenths(rng, 200, CONSTANT.dimension, sigma=0.2)
         x = np.zeros((n_rows, 1), np.float32)
         y = np.zeros(n_rows)
-        predictive = Predictive(CONSTANT, Gaussian(), draws, x, Standardizer.identity(), memory=1 << 20)
+        predictive = number_predictive(CONSTANT, draws, x, Standardizer.identity(), memory=1 << 20)
         tracemalloc.start()
         predictive.log_prob(y)
         _, peak = tracemalloc.get_traced_memory()
@@ -352,7 +350,7 @@ class ClassCase:
 
     def predictive(self, x=None, classes=CLASSES, memory=MEMORY):
         x = self.x if x is None else x
-        return ClassPredictive(LINEAR, Categorical(3), self.draws, x, classes, memory)
+        return class_predictive(LINEAR, self.draws, x, classes, memory)
 
 
 @pytest.fixture
@@ -390,7 +388,7 @@ class TestClasses:
     def test_certain_classes_have_no_entropy_and_no_missing_numbers(self):
         draws = np.zeros((2, LINEAR.dimension), np.float32)
         draws[:, -3] = 1e6
-        predictive = ClassPredictive(LINEAR, Categorical(3), draws, np.zeros((1, 2), np.float32), CLASSES)
+        predictive = class_predictive(LINEAR, draws, np.zeros((1, 2), np.float32), CLASSES)
         assert predictive.entropy[0] == predictive.mutual_information[0] == 0.0
         assert predictive.log_prob(["cat"])[0] == 0.0
         assert predictive.log_prob(["dog"])[0] == pytest.approx(-1e6)
@@ -473,7 +471,7 @@ class TestClasses:
         weights, bias = np.split(draws.astype(float), 2, axis=1)
         probs = softmax(x.astype(float) * weights[:, None] + bias[:, None], axis=-1).mean(axis=0)
         classes = np.arange(1000) * 3 - 500
-        predictive = ClassPredictive(network, Categorical(1000), draws, x, classes)
+        predictive = class_predictive(network, draws, x, classes)
         np.testing.assert_allclose(predictive.probs, probs, rtol=SINGLE)
         np.testing.assert_allclose(predictive.log_prob(classes[:6]), np.log(probs[np.arange(6), np.arange(6)]))
         assert np.isin(predictive.sample(50, random_state=0), classes).all()

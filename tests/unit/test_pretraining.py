@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mile._errors import CorruptFileError, FitFailedError, UntrustedFileError
+from mile.ensemble.embeddings import load_embedding, pretrain_embedding, save_embedding
+from mile.ensemble.training import Training
 from mile.networks import Attention, FixedArray
-from mile.optimize import Training
-from mile.pretraining import load_embedding, pretrain_embedding, save_embedding
 from mile.storage import write_tensors
 
 NETWORK = Attention(vocabulary=30, context=8, width=12, heads=2, attention_width=8, hidden=(6,), pretrained=True)

@@ -10,7 +10,8 @@ import pytest
 from models import N_CHAINS, made_fit
 
 from mile import DeepEnsemble, MileClassifier, MileRegressor, Status, metrics
-from mile.diagnose import diagnose
+from mile.diagnose.diagnosis import diagnose
+from mile.likelihoods import LabeledResponse
 from mile.report import _rows, _scores, render
 from mile.report._cautions import cautions
 from mile.report._rows import choose_rows
@@ -157,15 +158,15 @@ class TestNumbers:
         assert rows["CRPS"][3] == f"{found['crps']:.4g}"
         assert rows["CRPS"][1] == f"{of_ensemble['crps']:.4g}"
         assert rows["Calibration error"][3] == f"{found['calibration_error']:.3f}"
-        assert float(rows["Width of the 90 % interval"][3]) == pytest.approx(found["sharpness_90"], rel=1e-3)
-        assert float(rows["Interval score at 90 %"][3]) == pytest.approx(found["interval_score_90"], rel=1e-3)
+        assert float(rows["Width of 90 % intervals"][3]) == pytest.approx(found["sharpness_90"], rel=1e-3)
+        assert float(rows["Score of 90 % intervals"][3]) == pytest.approx(found["interval_score_90"], rel=1e-3)
         for level in (50, 75, 90, 95):
-            assert rows[f"Inside {level} % interval"][3] == f"{100 * found[f'coverage_{level}']:.1f} %"
+            assert rows[f"Inside the {level} % interval"][3] == f"{100 * found[f'coverage_{level}']:.1f} %"
         alone = [metrics.scores(fit.predictive(TEST_X, chains=[slot]), TEST_Y)["lppd"] for slot in range(3)]
         members = [metrics.scores(fit.ensemble_predictive(TEST_X, chains=[slot]), TEST_Y)["lppd"] for slot in range(3)]
         assert rows["LPPD"][2] == f"{np.mean(alone):.3f}"
         assert rows["LPPD"][0] == f"{np.mean(members):.3f}"
-        standardized = metrics.standardized(found, float(fit.y_scale.scale))
+        standardized = metrics.standardized(found, fit.response.unit)
         assert rows["LPPD, standardized"][3] == f"{standardized['lppd']:.3f}"
         assert rows["RMSE, standardized"][3] == f"{standardized['rmse']:.4g}"
 
@@ -310,7 +311,7 @@ class TestNames:
         assert HOSTILE in page.texts["predictions"]
 
     def test_of_classes_are_escaped(self, class_fit):
-        hostile = dataclasses.replace(class_fit, classes=np.array([HOSTILE, "b", "c"]))
+        hostile = dataclasses.replace(class_fit, response=LabeledResponse(3, np.array([HOSTILE, "b", "c"])))
         y = np.array([HOSTILE, "b", "c"])[np.searchsorted(class_fit.classes, TEST_LABELS)]
         text = render(hostile, TEST_X, y, title="x")
         assert HOSTILE in checked(text).texts["worst"]

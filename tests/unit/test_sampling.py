@@ -14,12 +14,13 @@ import pytest
 from targets import StandardNormal, assert_same_bits, small_dataset
 
 import mile
-from mile import MLP, Chains, FitFailedError, FitWarning, Gaussian, Mile, Normal, Status, sampling
+from mile import MLP, Chains, FitFailedError, FitWarning, Gaussian, Mile, Normal, Status
+from mile.ensemble.training import Training
 from mile.execution import InProcess
-from mile.optimize import Training
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.samplers._step_size import Linear
-from mile.sampling import run_chains
+from mile.sampling import chains as sampling
+from mile.sampling.chains import run_chains
 
 # One small configuration for most tests: its programs are compiled once. More draws than a block's buffer holds,
 # and a number of steps that is no multiple of them.
@@ -126,7 +127,7 @@ _HASHES = """
 import hashlib, json
 import numpy as np
 import mile
-from mile.optimize import Training
+from mile.ensemble.training import Training
 from targets import small_dataset
 
 dataset = small_dataset()

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mile.ensemble.training import Training
 from mile.likelihoods import Gaussian
 from mile.networks import MLP
-from mile.optimize import Training
 from mile.posterior import FunctionTarget
 from mile.samplers import Mile
 
@@ -141,9 +141,9 @@ def test_the_seed_decides_everything():
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("mile.itinerary", ["_FIRST_STEPS"]),
-        ("mile.ensemble", ["_FIRST_EPOCHS", "_BLOCK_SHARE"]),
-        ("mile.execution._dask", ["_SHARES", "_SHORTEST_SHARE"]),
+        ("mile.sampling.block_schedule", ["_FIRST_STEPS"]),
+        ("mile.ensemble.members", ["_FIRST_EPOCHS", "_BLOCK_SHARE"]),
+        ("mile.execution.dask", ["_SHARES", "_SHORTEST_SHARE"]),
         ("mile.execution._dispatch", ["_SLOW", "_SHORTEST_DELAY", "_FEWEST_TIMED"]),
     ],
 )

@@ -10,7 +10,7 @@ SCRIPT = """
 from jaxtyping import install_import_hook
 
 # Before mile is first imported; all modules that compute on arrays.
-computing = ["data", "networks", "likelihoods", "priors", "posterior", "optimize", "predict", "metrics", "_ess"]
+computing = ["data", "networks", "likelihoods", "priors", "posterior", "ensemble", "predict", "metrics", "_ess"]
 kernels = ["_mclmc", "_step_size", "_decoherence"]
 names = [f"mile.{name}" for name in computing] + [f"mile.samplers.{name}" for name in kernels]
 install_import_hook(names, "beartype.beartype")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mile import _registry
 from mile.cli._console import Console, guarded, show_tracebacks
 
 app = typer.Typer(
@@ -38,14 +39,16 @@ Preset = Annotated[
     str,
     typer.Option(help="default, paper, quick (a tenth of the paper's steps), accurate (four times as many) or exact."),
 ]
-Sampler = Annotated[
-    str, typer.Option(help="mile, adjusted, stochastic, auto, nuts, naive_mclmc, split_hmc, pgps or deep_ensemble.")
-]
+Sampler = Annotated[str, typer.Option(help=f"One of {', '.join(_registry.sampler.names)}.")]
 Network = Annotated[
     str | None,
     typer.Option(
         help="Of images lenet5 (default) or cnn_v1, of texts att_v2 (default), att_v1 or att_v3; tables need none."
     ),
+]
+Likelihood = Annotated[
+    str | None,
+    typer.Option(help=f"Distribution of the target: {', '.join(_registry.likelihood.names)}; default: by the task."),
 ]
 Text = Annotated[str | None, typer.Option("--text", help="The column of texts to classify; it is the only feature.")]
 Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
@@ -83,6 +86,7 @@ def fit(
     hidden: Hidden = None,
     network: Network = None,
     text: Text = None,
+    likelihood: Likelihood = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -98,7 +102,9 @@ def fit(
     """Fit a table, texts or images. Stopped at any moment, it goes on with `mile resume` or the same command."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
+    settings = _fit.Settings(
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood
+    )
     console, place = Console(quiet=quiet, as_json=as_json), _fit.cluster(dask, dask_verify)
     _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place)
 
@@ -183,6 +189,7 @@ def forecast(
     hidden: Hidden = None,
     network: Network = None,
     text: Text = None,
+    likelihood: Likelihood = None,
     chains: Chains = 12,
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
@@ -193,7 +200,9 @@ def forecast(
     """Say what a fit would take in time, memory and disk, after timing a few steps."""
     from mile.cli import _fit
 
-    settings = _fit.Settings(preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text)
+    settings = _fit.Settings(
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood
+    )
     _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
 
 

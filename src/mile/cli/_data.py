@@ -5,14 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mile.likelihoods import AbstractLikelihood, Categorical, Gaussian
 from mile.storage import Table, read_table
 
-TASKS = ("auto", "regression", "classification")
+# How a response is read where no model says it; a task without one is decided by what the column holds.
+LIKELIHOODS: dict[str, type[AbstractLikelihood]] = {kind.task: kind for kind in (Gaussian, Categorical)}
+TASKS = ("auto", *LIKELIHOODS)
 _MOST_CODES = 10  # different whole numbers that are taken for classes
 _LARGEST_TEXT_SHARE = 0.5  # different texts per row, above which a column is not taken for classes
 
 
-class Problem(NamedTuple):
+class LearningInput(NamedTuple):
     """What there is to learn from a table."""
 
     x: np.ndarray
@@ -23,7 +26,7 @@ class Problem(NamedTuple):
     target: str
 
 
-def read_problem(path: Path, target: str, drop: list[str], task: str) -> Problem:
+def read_problem(path: Path, target: str, drop: list[str], task: str) -> LearningInput:
     """Read a table and decide what kind of response it has."""
     if task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
@@ -35,8 +38,8 @@ def read_problem(path: Path, target: str, drop: list[str], task: str) -> Problem
     if not features:
         raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
     task, reason = _decide(table, target, response, task)
-    y = _numbers(table, target) if task == "regression" else as_labels(table, target)
-    return Problem(table.matrix(features), y, features, task, reason, target)
+    y = LIKELIHOODS[task].read(table, target)
+    return LearningInput(table.matrix(features), y, features, task, reason, target)
 
 
 def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple[str, str]:
@@ -46,7 +49,7 @@ def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple
     if response.dtype == object:
         if n_values <= _LARGEST_TEXT_SHARE * len(response):
             return "classification", f"{target!r} is text with {n_values} different values"
-        _numbers(table, target)  # names the first cell that is not a number
+        LIKELIHOODS["regression"].read(table, target)  # names the first cell that is not a number
         raise AssertionError("unreachable: a column of texts that are all numbers would have been read as numbers")
     known = response[np.isfinite(response)]
     if n_values <= _MOST_CODES and np.all(known == np.round(known)) and n_values < len(response):
@@ -54,29 +57,10 @@ def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple
     return "regression", f"{target!r} is a number"
 
 
-def _numbers(table: Table, target: str) -> np.ndarray:
-    try:
-        return table.matrix([target])[:, 0]
-    except ValueError as error:
-        raise ValueError(f"The target must be a number in every row for regression: {error}") from None
-
-
-def as_labels(table: Table, target: str) -> np.ndarray:
-    """Return a column as labels: texts, or whole numbers as such."""
-    response = table.column(target)
-    missing = np.array([value is None or value != value for value in response.tolist()], bool)
-    if missing.any():
-        row, n_rows = int(np.argmax(missing)) + 1, int(missing.sum())
-        raise ValueError(f"{table.source}: the target {target!r} is empty in row {row} ({n_rows} such rows).")
-    if response.dtype == object:
-        return response.astype(str)
-    return response.astype(np.int64) if np.all(response == np.round(response)) else response.astype(str)
-
-
 def features_for(model: Any, table: Table, target: str | None) -> np.ndarray:
     """Return the columns that a model was fitted on, in its order."""
     names = feature_names(model)
-    n_features = fitted(model).network.n_inputs
+    n_features = getattr(model, "n_features_in_", fitted(model).network.n_inputs)
     if names is None:
         names = tuple(name for name in table.columns if name != target)
         if len(names) != n_features:
@@ -88,13 +72,8 @@ def features_for(model: Any, table: Table, target: str | None) -> np.ndarray:
 
 def response_for(model: Any, table: Table, target: str) -> np.ndarray:
     """Return the observed response in the type that the model knows."""
-    classes = fitted(model).classes
-    if fitted(model).likelihood.n_outputs == 2 and classes is None:
-        return _numbers(table, target)
-    if classes is None:
-        return as_labels(table, target)
-    labels = as_labels(table, target)
-    return labels.astype(classes.dtype) if classes.dtype.kind in "US" else labels
+    fit = fitted(model)
+    return fit.response.cast(fit.likelihood.read(table, target))
 
 
 def fitted(model: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 from mile import native
 from mile._compilation import use_compilation_cache
 from mile.cli._console import Console
-from mile.forecast import available_memory
+from mile.sampling.timing import available_memory
 
 _PACKAGES = ("mile-bnn", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "zarr", "safetensors")
 _OPTIONAL = {"pyarrow": "Parquet files", "xarray": "export to netCDF", "pandas": "data frames as input"}

@@ -10,14 +10,14 @@ import numpy as np
 
 from mile._progress import duration
 from mile.cli._console import Console, figure, table
-from mile.cli._data import Problem, fitted, read_problem
+from mile.cli._data import LearningInput, fitted, read_problem
 from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
-from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
+from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextClassifier
+from mile.estimators.loading import read_validation
+from mile.estimators.loading import resume as resume_run
 from mile.execution import DaskBackend
-from mile.loading import read_validation
-from mile.loading import resume as resume_run
 from mile.storage import has_run, inside
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
@@ -37,6 +37,7 @@ class Settings(NamedTuple):
     n_draws: int | None
     network: str | None = None
     text: str | None = None  # the column of texts, if they are what is read
+    likelihood: str | None = None
 
     def for_images(self) -> "Settings":
         """Return the same with a network that takes images."""
@@ -56,8 +57,8 @@ class Settings(NamedTuple):
             if self.hidden is not None:
                 raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
             return MileTextClassifier(self.network or _TEXT_NETWORK, **options)
-        kind = MileRegressor if task == "regression" else MileClassifier
-        return kind(_widths(self.hidden), network=self.network, **options)
+        kind = ESTIMATORS[task]
+        return kind(_widths(self.hidden), network=self.network, likelihood=self.likelihood, **options)
 
 
 def fit(
@@ -89,7 +90,9 @@ def fit(
     _finish(console, run, estimator, time.perf_counter() - began, save)
 
 
-def _read(data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> tuple[Problem, Settings]:
+def _read(
+    data: Path, target: str | None, drop: list[str], task: str, settings: Settings
+) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
     if settings.text is not None:
         return read_text_problem(data, settings.text, target, drop, task), settings
@@ -136,8 +139,8 @@ def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path 
         model.save(save)
     result = fitted(model)
     n_chains, n_draws, dimension = result.chains.draws.shape
-    validation = read_validation(run)
-    scores = None if validation is None else scores_beside_ensemble(model, *validation)
+    validation = read_validation(run, result)
+    scores = None if validation is None else scores_beside_ensemble(result.for_encoded, validation.x, validation.y)
     console.say(
         f"Finished in {duration(seconds)}: {n_chains} chains of {n_draws:,} draws of {dimension:,} weights, "
         f"seed {result.seed}."
@@ -146,7 +149,7 @@ def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path 
         if code != 0:
             console.say(f"  chain {chain}: {code.sentence}")
     if scores is not None:
-        console.say(f"\nOn the {len(validation[1]) if validation else 0} validation rows:")
+        console.say(f"\nOn the {len(validation.y) if validation else 0} validation rows:")
         console.say(score_table(scores))
     console.say(f"\nRun      {run}")
     if save is not None:
@@ -240,7 +243,7 @@ def demo(console: Console, out: Path) -> None:
     console.answer({"run": str(out), "report": str(page), "seconds": seconds, "test": scores})
 
 
-def _describe(data: Path, problem: Problem) -> str:
+def _describe(data: Path, problem: LearningInput) -> str:
     kind = f"{problem.task}: {problem.reason}"
     if problem.x.ndim == 1:
         return f"{data}: {len(problem.y):,} texts in {problem.features[0]!r}, {kind}."

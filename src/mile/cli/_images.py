@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mile.cli._data import Problem, fitted
-from mile.images import check_images
+from mile.cli._data import LIKELIHOODS, LearningInput, fitted
+from mile.features.pixels import PixelScale, check_images
 from mile.storage import read_arrays
 
 # Names under which images and what is known of them are looked for; the second pair of each is what Keras writes.
@@ -21,7 +21,7 @@ def is_image_file(path: Path) -> bool:
     return any(array.ndim > 2 for array in read_arrays(path).values())
 
 
-def read_image_problem(path: Path, target: str | None, drop: list[str], task: str) -> Problem:
+def read_image_problem(path: Path, target: str | None, drop: list[str], task: str) -> LearningInput:
     """Read images and what is to be predicted of them."""
     if drop:
         raise ValueError(f"--drop leaves out columns of a table, but {path} holds images.")
@@ -31,19 +31,18 @@ def read_image_problem(path: Path, target: str | None, drop: list[str], task: st
     whole = response.dtype.kind in "biuU" or bool(np.all(response == np.round(response)))
     found = task if task != "auto" else "classification" if whole else "regression"
     reason = "as asked for" if task != "auto" else f"{name!r} has {'classes' if whole else 'fractions'}"
-    y = _labels(response) if found == "classification" else response.astype(np.float64)
-    return Problem(check_images(images), y, (), found, reason, name)
+    y = LIKELIHOODS[found].parse(response, f"{path}: {name!r}")
+    return LearningInput(check_images(images), y, (), found, reason, name)
 
 
 def read_images(model: Any, path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Read images of the shape that a model knows, as a table, and what is known of them, if anything is."""
-    images, response, _ = _read(path, _TO_TEST, target)
+    images, response, name = _read(path, _TO_TEST, target)
     fit = fitted(model)
-    images = check_images(images, fit.network.input_shape, fit.x_scale)
+    encoder = fit.encoder
+    images = check_images(images, fit.network.input_shape, encoder if isinstance(encoder, PixelScale) else None)
     if response is not None:
-        response = response.astype(np.float64) if fit.classes is None else _labels(response)
-    if response is not None and fit.classes is not None and fit.classes.dtype.kind in "US":
-        response = response.astype(fit.classes.dtype)
+        response = fit.response.cast(fit.likelihood.parse(response, f"{path}: {name!r}"))
     return images.reshape(len(images), fit.network.n_inputs), response
 
 
@@ -65,10 +64,3 @@ def _read(
             return arrays[images], known, name
     wanted = ", ".join(repr(images) for images, _ in pairs)
     raise ValueError(f"{path} must have images in an array named {wanted}; it has {', '.join(sorted(arrays))}.")
-
-
-def _labels(response: np.ndarray) -> np.ndarray:
-    if response.dtype.kind == "U":
-        return response
-    whole = np.all(response == np.round(response))
-    return response.astype(np.int64) if whole else response.astype(str)

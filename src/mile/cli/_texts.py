@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mile.cli._data import Problem, as_labels, response_for
+from mile.cli._data import LIKELIHOODS, LearningInput, response_for
 from mile.estimators import MileTextClassifier
 from mile.storage import Table, read_table
 
@@ -17,7 +17,7 @@ def takes_texts(model: Any) -> bool:
     return isinstance(model, MileTextClassifier)
 
 
-def read_text_problem(path: Path, text: str, target: str | None, drop: list[str], task: str) -> Problem:
+def read_text_problem(path: Path, text: str, target: str | None, drop: list[str], task: str) -> LearningInput:
     """Read a column of texts and the labels to predict."""
     if task not in _TASKS:
         raise ValueError(f"texts can be classified: --task must be one of {', '.join(_TASKS)}; got {task!r}.")
@@ -28,21 +28,21 @@ def read_text_problem(path: Path, text: str, target: str | None, drop: list[str]
     if drop:
         raise ValueError("--drop leaves out features, but with --text that column is the only one.")
     table = read_table(path)
-    texts, labels = _texts(table, text), as_labels(table, target)
+    texts, labels = _texts(table, text), LIKELIHOODS["classification"].read(table, target)
     reason = f"{target!r} has {len(np.unique(labels))} different labels"
-    return Problem(texts, labels, (text,), "classification", reason, target)
+    return LearningInput(texts, labels, (text,), "classification", reason, target)
 
 
 def read_texts(
     model: MileTextClassifier, path: Path, target: str | None, *, known: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read the column of texts that a model knows, as token numbers, and the labels if they are known."""
+    """Read the column of texts that a model knows, and the labels if they are known."""
     table = read_table(path)
     if known and target is None:
         raise ValueError("The model does not know its target's name: give --target.")
     response = response_for(model, table, target) if known and target is not None else None
     name = model.text_name_ or _only_text(table, target)
-    return model.tokenizer_.encode(_texts(table, name), model.fit_.network.context), response
+    return _texts(table, name), response
 
 
 def _texts(table: Table, name: str) -> np.ndarray:

@@ -15,26 +15,14 @@ from mile.cli._console import Console, figure, table
 from mile.cli._data import feature_names, features_for, fitted, response_for
 from mile.cli._images import read_images
 from mile.cli._texts import read_texts, takes_texts
-from mile.loading import load, read_validation
-from mile.predict import ClassPredictive
+from mile.estimators.loading import load, read_validation
+from mile.fitting.result import Fit
 from mile.report import render
-from mile.samplers import TITLES
+from mile.samplers import title_of
 from mile.storage import csv_lines, inside, read_table, run_seconds, write_page, write_table
 
 _FLATTERING = "The validation rows also decided when training stopped, so their scores are slightly flattering."
 _NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no data): give test rows with --data."
-_HIGHER = {"lppd", "accuracy"}
-_NAMES = {
-    "lppd": "LPPD",
-    "rmse": "RMSE",
-    "crps": "CRPS",
-    "accuracy": "accuracy",
-    "brier": "Brier score",
-    "expected_calibration_error": "expected calibration error",
-    "calibration_error": "calibration error",
-    "interval_score_90": "score of 90 % intervals",
-    "sharpness_90": "width of 90 % intervals",
-}
 
 
 def predict(
@@ -46,18 +34,7 @@ def predict(
     levels = _levels(quantiles)
     loaded = load_model(model)
     predictive = fitted(loaded).predictive(_features(loaded, data))
-    if isinstance(predictive, ClassPredictive):
-        if levels:
-            raise ValueError("--quantiles needs a model of numbers; this one predicts classes.")
-        columns = {"label": predictive.labels, "probability": predictive.probs.max(axis=1)}
-        columns |= {f"p_{label}": predictive.probs[:, code] for code, label in enumerate(predictive.classes)}
-    else:
-        lower, upper = predictive.interval(interval).T
-        name = f"{100 * interval:g}"
-        columns = {"mean": predictive.mean, "std": predictive.std, f"lower_{name}": lower, f"upper_{name}": upper}
-        if levels:
-            found = predictive.quantile(levels).T
-            columns |= {f"q{level:g}": column for level, column in zip(levels, found, strict=True)}
+    columns = predictive.columns(interval, levels)
     if out is None:
         for line in csv_lines(columns):
             typer.echo(line)
@@ -79,15 +56,19 @@ def report(console: Console, model: Path, data: Path | None, target: str | None,
     """Write the page about a model."""
     loaded, began = load_model(model), time.perf_counter()
     is_run, notes = model.is_dir(), []
+    fit, numbers = fitted(loaded), None
     if data is not None:
         x, y = read_rows(loaded, data, target)
         rows = f"{len(y):,} rows of {data.name}"
     else:
-        x, y = (read_validation(model) if is_run else None) or (None, None)
-        rows = "" if y is None else f"{len(y):,} validation rows"
+        x, y, numbers = (read_validation(model, fit) if is_run else None) or (None, None, None)
+        fit, rows = fit.for_encoded, "" if y is None else f"{len(y):,} validation rows"
         notes += [_FLATTERING if rows else _NO_ROWS] if is_run else []
     page = out or (inside(model, "report.html") if is_run else model.with_suffix(".html"))
-    write_report(loaded, page, x, y, title=model.name, rows=rows, seconds=_seconds(model, notes), notes=notes)
+    seconds = _seconds(model, notes)
+    write_report(
+        loaded, page, x, y, fit=fit, title=model.name, rows=rows, numbers=numbers, seconds=seconds, notes=notes
+    )
     console.say(f"Report  {page}")
     console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})
 
@@ -155,7 +136,7 @@ def scores_beside_ensemble(model: Any, x: np.ndarray, y: np.ndarray) -> dict[str
         "deep_ensemble": metrics.scores(fit.ensemble_predictive(x), y),
         fit.sampler.name: metrics.scores(fit.predictive(x), y),
     }
-    scale = float(fit.y_scale.scale)
+    scale = fit.response.unit
     if scale != 1.0:
         found |= {f"{name}_standardized": metrics.standardized(scores, scale) for name, scores in found.items()}
     return found
@@ -166,14 +147,13 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
     shown = {name: values for name, values in scores.items() if not name.endswith("_standardized")}
     rows = []
     for name in next(iter(shown.values())):
-        if name.startswith("coverage_"):
-            level = name.removeprefix("coverage_")
-            cells = [f"{values[name]:.0%}" for values in shown.values()]
-            rows.append((f"inside the {level} % interval", *cells))
+        score = metrics.SCORES[name]
+        if score.best is not None:
+            rows.append((score.label, *(f"{values[name]:.0%}" for values in shown.values())))
             continue
-        better = "higher" if name in _HIGHER else "narrower" if name == "sharpness_90" else "lower"
-        rows.append((f"{_NAMES[name]} ({better} is better)", *(figure(values[name]) for values in shown.values())))
-    return table(("", *(TITLES.get(name, name) for name in shown)), rows)
+        remark = f" ({score.better} is better)" if score.better else ""
+        rows.append((score.label + remark, *(figure(values[name]) for values in shown.values())))
+    return table(("", *(title_of(name) for name in shown)), rows)
 
 
 def write_report(
@@ -184,12 +164,14 @@ def write_report(
     *,
     title: str,
     rows: str,
+    fit: Fit | None = None,
+    numbers: np.ndarray | None = None,
     seconds: float | None = None,
     notes: Sequence[str] = (),
 ) -> None:
-    """Render the page and write it."""
+    """Render the page and write it; `fit` is given where x is encoded already."""
     text = render(
-        fitted(model),
+        fit or fitted(model),
         x,
         y,
         title=title,
@@ -198,6 +180,7 @@ def write_report(
         target=target_name(model),
         seconds=seconds,
         notes=notes,
+        numbers=numbers,
     )
     write_page(page, text)
 

@@ -5,4 +5,7 @@ from mile.estimators._regressor import MileRegressor
 from mile.estimators._restore import restore_estimator
 from mile.estimators._text import MileTextClassifier
 
-__all__ = ["MileClassifier", "MileRegressor", "MileTextClassifier", "restore_estimator"]
+# By the task that scikit-learn calls it.
+ESTIMATORS = {kind._task: kind for kind in (MileRegressor, MileClassifier)}
+
+__all__ = ["ESTIMATORS", "MileClassifier", "MileRegressor", "MileTextClassifier", "restore_estimator"]

@@ -1,8 +1,8 @@
 """What both estimators share: arguments, fitting, files, and the distribution they predict."""
 
 import time
-from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from abc import ABCMeta
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,24 +10,30 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from mile import _registry
 from mile._checks import check_choice, check_count, check_number
 from mile._progress import Progress, show_progress
 from mile.configuration import describe
-from mile.data import Dataset, Standardizer, prepare
-from mile.estimators._problem import Learner, Problem, check_widths, choose_template, default_network, table_defaults
+from mile.data import Dataset, prepare
+from mile.ensemble.training import Patience, Training
+from mile.estimators._inputs import check_features, check_training_data, check_training_images
+from mile.estimators._networks import check_widths, choose_template, default_network, table_defaults
+from mile.estimators._task import LearningTask, check_weights, choose_encoder, choose_likelihood
 from mile.execution import Backend, choose_backend
-from mile.expectation import Expected, forecast_fit
-from mile.fitting import fit
-from mile.images import check_images, check_training_images, is_images, learn_pixel_scale
-from mile.inputs import check_features, check_training_data
+from mile.features.base import AbstractFeatureEncoder
+from mile.features.numbers import Standardizer
+from mile.features.pixels import PixelScale, check_images, is_images
+from mile.fitting.forecast import Expected, forecast_fit
+from mile.fitting.job import fit
+from mile.fitting.result import Fit
+from mile.likelihoods import AbstractLikelihood
+from mile.likelihoods.base import Task
 from mile.networks import ACTIVATIONS
-from mile.optimize import Patience, Training
 from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior, choose_prior
 from mile.report import render
-from mile.results import Fit
-from mile.samplers import AUTO, DEFAULT, PRESETS, Sampler, configure
-from mile.sampling import seed_for
+from mile.samplers import AUTO, DEFAULT, Sampler, configure, preset_names
+from mile.sampling.chains import seed_for
 from mile.storage import write_page
 
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
@@ -40,6 +46,9 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
     """What both estimators share: arguments, fitting, and the distribution they predict."""
 
     _kind: ClassVar[str]  # what files call it
+    _task: ClassVar[Task]
+    _likelihood: ClassVar[str]  # where none is asked for
+    n_features_in_: int
 
     def __init__(
         self,
@@ -61,6 +70,8 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         patience: int = 10,
         validation_fraction: float = 0.125,
         network: Any = None,
+        likelihood: str | AbstractLikelihood | None = None,
+        encoder: str | AbstractFeatureEncoder | None = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -88,6 +99,8 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.network = network
+        self.likelihood = likelihood
+        self.encoder = encoder
         self.sampler = sampler
         self.run_dir = run_dir
         self.store_data = store_data
@@ -98,21 +111,19 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, problem: Problem, configuration: dict[str, Any]) -> None:
+    def _fit(self, task: LearningTask, configuration: dict[str, Any]) -> None:
         seed = seed_for(self.run_dir, self.random_state)
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
-            problem = self._completed(problem, seed, configuration["training"], progress)
+            dataset = self._dataset(task, seed)
+            network = self._network(task, dataset, configuration["training"], seed, progress)
             spent = time.perf_counter() - began
-            dataset = self._dataset(problem, seed)
             options = {"run_dir": self.run_dir, "store_data": self.store_data, "origin": self._origin(seed)}
             options["backend"] = choose_backend(self.backend, self.address, self.n_threads)
             self.fit_: Fit = fit(
                 dataset,
-                self._network(problem),
-                problem.likelihood,
-                classes=problem.classes,
-                attachments=problem.attachments,
+                network,
+                task.likelihood,
                 random_state=seed,
                 time_limit=_time_left(self.time_limit, spent),
                 progress=progress,
@@ -121,19 +132,33 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             )
         self.fit_seconds_ = time.perf_counter() - began
 
-    def _completed(self, problem: Problem, seed: int, training: Training, progress: Progress | None) -> Problem:
-        """Learn from the training rows what rows are prepared with, if there is anything."""
-        return problem
+    def _dataset(self, task: LearningTask, seed: int) -> Dataset:
+        x = task.x.reshape(len(task.x), -1) if len(task.shape) > 1 else task.x
+        return prepare(
+            x,
+            task.y,
+            task.likelihood,
+            task.encoder,
+            validation_fraction=self.validation_fraction,
+            seed=seed,
+            weight=task.weight,
+            number=task.number,
+        )
 
-    def _dataset(self, problem: Problem, seed: int) -> Dataset:
-        x = problem.x.reshape(len(problem.x), -1)
-        return prepare(x, problem.y, validation_fraction=self.validation_fraction, seed=seed, learn=problem.learn)
+    def _network(
+        self, task: LearningTask, dataset: Dataset, training: Training, seed: int, progress: Progress | None
+    ) -> Any:
+        """Return the network for encoded rows."""
+        shape = task.shape if len(task.shape) > 1 else (dataset.n_features,)
+        n_outputs = task.likelihood.n_outputs
+        if self.network is None:
+            n_rows = len(task.x)
+            return default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, self.preset)
+        return self._template().sized(shape, n_outputs)
 
-    def _network(self, problem: Problem) -> Any:
-        if problem.network is None and self.network is None:
-            return default_network(problem, self.hidden_layer_sizes, self.activation, self.preset)
-        shape, n_outputs = problem.x.shape[1:], problem.likelihood.n_outputs
-        return problem.network or self._template().sized(shape, n_outputs)
+    @classmethod
+    def _check_restored(cls, fitted: Fit) -> None:
+        """Refuse a fit that a file gives to this kind of estimator, if it cannot be its own."""
 
     def _template(self) -> Any:
         """Return the network that was asked for, which takes its size from the data."""
@@ -144,12 +169,18 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
         if self.network is not None and not isinstance(self.network, str):
             parameters["network"] = self._template()  # files keep nothing of the user's own code
+        if isinstance(self.encoder, AbstractFeatureEncoder):
+            parameters["encoder"] = _registry.encoder.name_of(type(self.encoder))
+        weights = parameters.get("class_weight")
+        if isinstance(weights, Mapping):  # JSON has texts only for names
+            parameters["class_weight"] = [[describe(label), float(weight)] for label, weight in weights.items()]
         names = getattr(self, "feature_names_in_", None)
         return {
             "estimator": self._kind,
             "parameters": {name: describe(value) for name, value in parameters.items()} | {"random_state": seed},
             "feature_names": None if names is None else [str(name) for name in names],
             "target": getattr(self, "target_name_", None),
+            "n_features": int(getattr(self, "n_features_in_", 1)),  # of a column of texts that was put together by hand
         }
 
     def _configuration(self, n_rows: int = 0) -> dict[str, Any]:
@@ -159,11 +190,13 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         """
         if self.activation is not None:
             check_choice("activation", self.activation, ACTIVATIONS)
-        check_choice("preset", self.preset, PRESETS)
+        check_choice("preset", self.preset, preset_names())
         if self.hidden_layer_sizes is not None:
             check_widths(self.hidden_layer_sizes)
         if self.network is not None:
             self._template()
+        choose_likelihood(self.likelihood, self._likelihood, self._task)
+        choose_encoder(self.encoder, Standardizer())
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         if not isinstance(self.verbose, int | np.integer):
             raise ValueError(f"verbose must be an integer; got {self.verbose!r}.")
@@ -287,11 +320,16 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
         self._configuration()
         fresh: Any = clone(self)
-        problem = fresh._prepare(X, y)
-        network, configuration = self._network(problem), self._configuration(len(problem.x))
-        return forecast_fit(self._dataset(problem, 0), network, problem.likelihood, **configuration)
+        task = fresh._prepare(X, y, None)
+        dataset, configuration = self._dataset(task, 0), self._configuration(len(task.x))
+        network = fresh._untrained_network(task, dataset, configuration["training"])
+        return forecast_fit(dataset, network, task.likelihood, **configuration)
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def _untrained_network(self, task: LearningTask, dataset: Dataset, training: Training) -> Any:
+        """Return a network of the right size to measure time with."""
+        return self._network(task, dataset, training, 0, None)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the ensemble.
 
         Parameters
@@ -301,6 +339,9 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
             channels) for a `network` that takes them; numeric and finite.
         y
             Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones.
+        sample_weight
+            How many times each row counts, shape (rows,): it multiplies the row's log likelihood, so a weight of 2
+            equals the row twice, and a weight of 0 leaves it out. None: each counts once.
 
         Returns
         -------
@@ -314,14 +355,21 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         FitFailedError
             If every chain failed.
         """
-        return self._fit_named(X, y, None, getattr(y, "name", None))
+        return self._fit_named(X, y, None, getattr(y, "name", None), sample_weight)
 
-    def fit_columns(self, X: np.ndarray, y: np.ndarray, columns: Sequence[str], target: str | None = None) -> Any:
+    def fit_columns(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        columns: Sequence[str],
+        target: str | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
         """Fit a plain array whose columns have names, as they come from a file; what is saved knows them.
 
         Parameters
         ----------
-        X, y
+        X, y, sample_weight
             As in `fit`.
         columns
             One name per column of X.
@@ -330,33 +378,46 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         """
         if len(columns) != np.shape(X)[1]:
             raise ValueError(f"columns must be one name for each of the {np.shape(X)[1]} columns; got {len(columns)}.")
-        return self._fit_named(X, y, columns, target)
+        return self._fit_named(X, y, columns, target, sample_weight)
 
-    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
+    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any, sample_weight: Any) -> Any:
         self._configuration()
-        problem = self._prepare(X, y)
+        task = self._prepare(X, y, sample_weight)
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
         self.target_name_ = target if isinstance(target, str) else None
-        self._fit(problem, self._configuration(len(problem.x)))
+        self._fit(task, self._configuration(len(task.x)))
         return self
 
-    @abstractmethod
-    def _prepare(self, X: Any, y: Any) -> Problem:
-        """Check the data and say what there is to learn."""
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> LearningTask:
+        """Check the data and say what there is to learn; rows of weight zero are left out."""
+        kind = choose_likelihood(self.likelihood, self._likelihood, self._task)
+        x, y, usual = self._checked(X, y, numeric=kind.is_numeric)
+        weight = self._row_weights(sample_weight, x, y)
+        number = np.arange(len(x)) if weight is None else np.flatnonzero(weight > 0)
+        if len(number) < len(x):
+            x, y, weight = x[number], y[number], None if weight is None else weight[number]
+        y = kind.check(y)
+        likelihood = kind.for_response(y) if isinstance(kind, type) else kind
+        return LearningTask(x, y, likelihood, choose_encoder(self.encoder, usual), weight, number)
 
-    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
-        """Return rows, response, and how the scale of the rows is learned."""
+    def _row_weights(self, sample_weight: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """Return how many times each row counts; None: once."""
+        return check_weights(sample_weight, x)
+
+    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
+        """Return rows, response, and the encoder that suits the rows."""
         if is_images(X):
-            return *check_training_images(self, X, y, numeric=numeric), learn_pixel_scale
-        return *check_training_data(self, X, y, numeric=numeric), Standardizer.learn
+            return *check_training_images(self, X, y, numeric=numeric), PixelScale()
+        return *check_training_data(self, X, y, numeric=numeric), Standardizer()
 
     def _features(self, X: Any) -> np.ndarray:
         """Check rows to predict and return them as a table."""
         shape = self.fit_.network.input_shape
         if len(shape) == 1:
             return check_features(self, X)
-        images = check_images(X, shape, self.fit_.x_scale)
+        encoder = self.fit_.encoder
+        images = check_images(X, shape, encoder if isinstance(encoder, PixelScale) else None)
         return images.reshape(len(images), self.fit_.network.n_inputs)
 
     def to_arviz(self) -> Any:
@@ -381,9 +442,11 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         """Draw n responses per row, shape (n, rows)."""
         return self.predictive(X).sample(n, random_state)
 
-    def lppd(self, X: Any, y: Any) -> float:
-        """Return the log pointwise predictive density: the mean over rows of the log density at y."""
-        return float(np.mean(self.predictive(X).log_prob(np.asarray(y))))
+    def lppd(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the log pointwise predictive density: the mean over rows of the log density at y, by weight."""
+        density = self.predictive(X).log_prob(np.asarray(y))
+        weight = check_weights(sample_weight, density)
+        return float(np.mean(density) if weight is None else np.average(density, weights=weight))
 
 
 def _time_left(limit: float | None, spent: float) -> float | None:

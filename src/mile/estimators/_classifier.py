@@ -1,21 +1,35 @@
 """Classification."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.class_weight import compute_sample_weight
 
+from mile._errors import UntrustedFileError
 from mile.estimators._base import AbstractMileEstimator
-from mile.estimators._problem import Problem
-from mile.likelihoods import Categorical
+from mile.estimators._task import check_weights
+from mile.execution import Backend
+from mile.features.base import AbstractFeatureEncoder
+from mile.fitting.result import Fit
+from mile.likelihoods import AbstractLikelihood
+from mile.priors import Prior
+from mile.samplers import DEFAULT, Sampler
 
 
 class MileClassifier(ClassifierMixin, AbstractMileEstimator):
     """Classification with calibrated probabilities from a Microcanonical Langevin Ensemble.
 
     Arguments and attributes are those of `MileRegressor`; `classes_` holds the labels.
+
+    Parameters
+    ----------
+    class_weight
+        How many times each row of a class counts: a weight for each label, or "balanced", which gives all classes the
+        same total weight. It multiplies `sample_weight`. None: each row counts once.
 
     Examples
     --------
@@ -28,14 +42,91 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
     """
 
     _kind = "classifier"
+    _task = "classification"
+    _likelihood = "categorical"
 
-    def _prepare(self, X: Any, y: Any) -> Problem:
-        x, y, learn = self._checked(X, y, numeric=False)
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y must have at least 2 classes; it has only 1 class, {classes.tolist()[0]!r}.")
-        return Problem(x, codes, Categorical(len(classes)), learn, classes)
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] | None = None,
+        activation: str | None = None,
+        *,
+        n_chains: int = 12,
+        preset: str = DEFAULT,
+        warmup_steps: int | None = None,
+        sampling_steps: int | None = None,
+        n_draws: int | None = None,
+        prior: str | Prior = "normal",
+        prior_scale: float = 1.0,
+        temperature: float = 1.0,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-3,
+        batch_size: int = 32,
+        max_epochs: int = 500,
+        patience: int = 10,
+        validation_fraction: float = 0.125,
+        class_weight: Mapping[Any, float] | str | None = None,
+        network: Any = None,
+        likelihood: str | AbstractLikelihood | None = None,
+        encoder: str | AbstractFeatureEncoder | None = None,
+        sampler: str | Sampler = "mile",
+        run_dir: str | Path | None = None,
+        store_data: bool = True,
+        time_limit: float | None = None,
+        backend: str | Backend | None = None,
+        address: str | None = None,
+        n_threads: int | None = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            hidden_layer_sizes,
+            activation,
+            n_chains=n_chains,
+            preset=preset,
+            warmup_steps=warmup_steps,
+            sampling_steps=sampling_steps,
+            n_draws=n_draws,
+            prior=prior,
+            prior_scale=prior_scale,
+            temperature=temperature,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            network=network,
+            likelihood=likelihood,
+            encoder=encoder,
+            sampler=sampler,
+            run_dir=run_dir,
+            store_data=store_data,
+            time_limit=time_limit,
+            backend=backend,
+            address=address,
+            n_threads=n_threads,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def _row_weights(self, sample_weight: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """Return the weight of each row's class times its own."""
+        weight = super()._row_weights(sample_weight, x, y)
+        if self.class_weight is None:
+            return weight
+        try:
+            of_class = compute_sample_weight(self.class_weight, y)
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f'class_weight must be "balanced" or a weight for each label; got {self.class_weight!r}: {error}'
+            ) from None
+        return check_weights(of_class if weight is None else weight * of_class, x)
+
+    @classmethod
+    def _check_restored(cls, fitted: Fit) -> None:
+        if fitted.classes is None:
+            raise UntrustedFileError("a classifier must have labels.")
 
     @property
     def classes_(self) -> np.ndarray:

@@ -7,8 +7,6 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 
 from mile.estimators._base import AbstractMileEstimator
-from mile.estimators._problem import Problem
-from mile.likelihoods import Gaussian
 
 
 class MileRegressor(RegressorMixin, AbstractMileEstimator):
@@ -51,6 +49,12 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     network
         None: a perceptron of `hidden_layer_sizes`. For images "lenet5" or "cnn_v1", or a `ConvNet(...)`. For anything a
         network of your own: a flax or equinox module, or a pair `(init, apply)`.
+    likelihood
+        Distribution of y given the network's outputs: a name such as "gaussian" (the default: normal with a noise level
+        for each row), or an object. `mile.likelihoods` has the contract for one of your own.
+    encoder
+        What turns X into numbers for the network: None standardizes tables and maps pixels to [0, 1]. A name, or an
+        object that follows the contract in `mile.features.base`.
     sampler
         "mile", "adjusted" (without discretization error), "stochastic" (mini-batches), "auto" ("mile", or "stochastic"
         if the time limit asks for it), "deep_ensemble" (no sampling); for comparisons "nuts", "naive_mclmc",
@@ -65,7 +69,7 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     backend, address
         Where the chains run. None or "threads": on the cores of this machine. "devices": on all devices of this
         process, such as several GPUs. "dask": on the cluster whose scheduler is at `address`, such as
-        "tcp://10.0.0.1:8786". Or an object of `mile.execution`. The draws have the same bits everywhere on one kind of
+        "tcp://scheduler:8786". Or an object of `mile.execution`. The draws have the same bits everywhere on one kind of
         machine.
     n_threads
         Cores to use on this machine; None takes all.
@@ -98,10 +102,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     """
 
     _kind = "regressor"
-
-    def _prepare(self, X: Any, y: Any) -> Problem:
-        x, y, learn = self._checked(X, y, numeric=True)
-        return Problem(x, np.asarray(y, np.float64), Gaussian(), learn)
+    _task = "regression"
+    _likelihood = "gaussian"
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""

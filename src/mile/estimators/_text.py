@@ -1,34 +1,31 @@
 """Classification of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from mile._checks import check_choice, check_count
 from mile._errors import UntrustedFileError
 from mile._progress import Progress
 from mile.configuration import describe
-from mile.data import Standardizer, split_rows
+from mile.data import Dataset
+from mile.ensemble.embeddings import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
+from mile.ensemble.training import Training
 from mile.estimators._classifier import MileClassifier
-from mile.estimators._problem import Learner, Problem
+from mile.estimators._inputs import refuse_bad_response
+from mile.estimators._task import LearningTask
 from mile.execution import Backend
-from mile.expectation import Expected, forecast_fit
-from mile.inputs import refuse_bad_response
+from mile.features.base import AbstractFeatureEncoder
+from mile.features.tokens import SMALLEST_VOCABULARY, TextEncoder, Tokenizer, check_texts
+from mile.fitting.forecast import Expected
+from mile.fitting.result import Fit
 from mile.networks import TEXT_TEMPLATES, Attention, FixedArray
-from mile.optimize import Training
-from mile.pretraining import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
 from mile.priors import Prior
-from mile.results import Fit
 from mile.samplers import DEFAULT, Sampler
-from mile.text import SMALLEST_VOCABULARY, Tokenizer, check_texts
-
-_ATTACHED = "tokenizer"
 
 
 class MileTextClassifier(MileClassifier):
@@ -58,6 +55,8 @@ class MileTextClassifier(MileClassifier):
         As of `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
     learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
         As of `MileRegressor`; the first three also when embeddings are trained.
+    class_weight
+        As of `MileClassifier`.
     sampler, run_dir, store_data, time_limit, backend, address, n_threads, random_state, verbose
         As of `MileRegressor`.
 
@@ -84,6 +83,9 @@ class MileTextClassifier(MileClassifier):
     # Arguments of the default network of tables.
     hidden_layer_sizes = None
     activation = None
+    # Texts have an encoder of their own, and labels the one likelihood.
+    likelihood = None
+    encoder = None
 
     def __init__(
         self,
@@ -107,6 +109,7 @@ class MileTextClassifier(MileClassifier):
         max_epochs: int = 500,
         patience: int = 10,
         validation_fraction: float = 0.125,
+        class_weight: Mapping[Any, float] | str | None = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -136,6 +139,7 @@ class MileTextClassifier(MileClassifier):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
         self.sampler = sampler
         self.run_dir = run_dir
         self.store_data = store_data
@@ -146,7 +150,7 @@ class MileTextClassifier(MileClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Learn tokens, train embeddings that are to be fixed, and fit the ensemble.
 
         Parameters
@@ -155,6 +159,8 @@ class MileTextClassifier(MileClassifier):
             Texts: a list, an array or a column of strings. An empty one is fine, a missing one is not.
         y
             Labels of any kind, at least two different ones.
+        sample_weight
+            How many times each text counts; None: once.
 
         Returns
         -------
@@ -171,14 +177,16 @@ class MileTextClassifier(MileClassifier):
             If every chain failed.
         """
         name = getattr(X, "name", None)
-        return self._fit_named(X, y, None if name is None else [str(name)], getattr(y, "name", None))
+        return self._fit_named(X, y, None if name is None else [str(name)], getattr(y, "name", None), sample_weight)
 
-    def fit_columns(self, X: Any, y: Any, columns: Sequence[str], target: str | None = None) -> Any:
+    def fit_columns(
+        self, X: Any, y: Any, columns: Sequence[str], target: str | None = None, sample_weight: Any = None
+    ) -> Any:
         """Fit texts whose column has a name, as they come from a file; what is saved knows it.
 
         Parameters
         ----------
-        X, y
+        X, y, sample_weight
             As in `fit`.
         columns
             The name of the column of texts.
@@ -187,23 +195,22 @@ class MileTextClassifier(MileClassifier):
         """
         if len(columns) != 1:
             raise ValueError(f"columns must be the name of the one column of texts; got {len(columns)} names.")
-        return self._fit_named(X, y, columns, target)
+        return self._fit_named(X, y, columns, target, sample_weight)
 
-    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any) -> Any:
+    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any, sample_weight: Any) -> Any:
         self.text_name_ = None if columns is None else str(columns[0])
-        return super()._fit_named(X, y, None, target)
+        return super()._fit_named(X, y, None, target, sample_weight)
 
     def forecast(self, X: Any, y: Any) -> Expected:
         """Say what `fit` would take in time, memory and disk, apart from training embeddings; fits nothing."""
-        configuration = self._configuration()
-        fresh: Any = clone(self)
-        problem = self._tokenized(fresh._prepare(X, y), seed=0)[0]
-        network = problem.network
+        return super().forecast(X, y)
+
+    def _untrained_network(self, task: LearningTask, dataset: Dataset, training: Training) -> Attention:
+        network = self._sized(task)
         if network.embedding is None and network.pretrained:  # any will do to measure time
-            network = replace(
-                network, embedding=FixedArray(np.zeros((network.vocabulary + network.context, network.width)))
-            )
-        return forecast_fit(self._dataset(problem, 0), network, problem.likelihood, **configuration)
+            size = (network.vocabulary + network.context, network.width)
+            network = replace(network, embedding=FixedArray(np.zeros(size)))
+        return network
 
     def save_embedding(self, path: str | Path) -> None:
         """Write the fixed embeddings and their tokens to a file that `embedding` takes.
@@ -259,7 +266,7 @@ class MileTextClassifier(MileClassifier):
             replace(network, embedding=self.embedding)  # must fit
         return super()._configuration(n_rows)
 
-    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, Learner]:
+    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
         texts = check_texts(X)
         refuse_bad_response(y, numeric)
         y = column_or_1d(y, warn=True)
@@ -267,40 +274,39 @@ class MileTextClassifier(MileClassifier):
         if len(texts) < 2:
             raise ValueError(f"at least 2 texts are needed to fit; got {len(texts)}.")
         self.n_features_in_ = 1
-        return np.array([*texts, None], object)[:-1], y, _leave  # with the None numpy keeps every text as it is
-
-    def _completed(self, problem: Problem, seed: int, training: Training, progress: Progress | None) -> Problem:
-        problem, rows = self._tokenized(problem, seed)
-        network = problem.network
-        if network.pretrained and network.embedding is None:
-            options: dict[str, Any] = {"epochs": self.pretraining_epochs, "training": training, "progress": progress}
-            n_classes = problem.likelihood.n_classes
-            table = pretrain_embedding(problem.x[rows], problem.y[rows], n_classes, network, seed=seed, **options)
-            network = replace(network, embedding=table)
-        return problem._replace(network=network)
-
-    def _tokenized(self, problem: Problem, seed: int) -> tuple[Problem, np.ndarray]:
-        """Return the problem with token numbers for texts and a network, and which rows are for training."""
         network, tokenizer = self._template(), None
         if self.embedding is not None:
             given, tokenizer = _read_given(self.embedding)
             network = replace(network, embedding=given)
         self._given_embedding = network.embedding
-        rows = ~split_rows(len(problem.x), self.validation_fraction, seed, problem.y)
-        if tokenizer is None:
-            tokenizer = Tokenizer.train(problem.x[rows], network.vocabulary)
-        if tokenizer.vocabulary > network.vocabulary:
+        if tokenizer is not None and tokenizer.vocabulary > network.vocabulary:
             raise ValueError(
                 f"{self.embedding} has {tokenizer.vocabulary} tokens, but the network has room for "
                 f"{network.vocabulary}: give vocabulary_size."
             )
-        network = network.sized(network.input_shape, problem.likelihood.n_outputs)
-        attachments = {_ATTACHED: np.frombuffer(tokenizer.to_bytes(), np.uint8)}
-        x = tokenizer.encode(problem.x, network.context)
-        return problem._replace(x=x, network=network, attachments=attachments), np.flatnonzero(rows)
+        encoder = TextEncoder(context=network.context, vocabulary=network.vocabulary, tokenizer=tokenizer)
+        return np.array([*texts, None], object)[:-1], y, encoder  # with the None numpy keeps every text as it is
+
+    def _sized(self, task: LearningTask) -> Attention:
+        network = self._template()
+        if self._given_embedding is not None:
+            network = replace(network, embedding=self._given_embedding)
+        return network.sized(network.input_shape, task.likelihood.n_outputs)
+
+    def _network(
+        self, task: LearningTask, dataset: Dataset, training: Training, seed: int, progress: Progress | None
+    ) -> Attention:
+        """Return the network, its embeddings trained if they are to be fixed."""
+        network, train = self._sized(task), dataset.train
+        if network.pretrained and network.embedding is None:
+            options: dict[str, Any] = {"epochs": self.pretraining_epochs, "training": training, "progress": progress}
+            n_classes = task.likelihood.n_outputs
+            table = pretrain_embedding(train.x, train.y, n_classes, network, seed=seed, weight=train.weight, **options)
+            network = replace(network, embedding=table)
+        return network
 
     def _features(self, X: Any) -> np.ndarray:
-        return self.tokenizer_.encode(check_texts(X), self.fit_.network.context)
+        return np.array([*check_texts(X), None], object)[:-1]
 
     def _origin(self, seed: int) -> dict[str, Any]:
         origin = super()._origin(seed)
@@ -318,19 +324,14 @@ def tokenizer_of(fitted: Fit) -> Tokenizer:
     UntrustedFileError
         If it has none, or more than its network knows.
     """
-    if not isinstance(fitted.network, Attention) or set(fitted.attachments) != {_ATTACHED}:
+    network, encoder = fitted.network, fitted.encoder
+    if not isinstance(network, Attention) or not isinstance(encoder, TextEncoder):
         raise UntrustedFileError("a text classifier must have an attention network and a tokenizer.")
-    if fitted.network.pretrained and fitted.network.embedding is None:
+    if network.pretrained and network.embedding is None:
         raise UntrustedFileError("the embedding of the network is missing.")
-    tokenizer = _read_tokenizer(fitted.attachments[_ATTACHED].tobytes())
-    if tokenizer.vocabulary > fitted.network.vocabulary:
+    if encoder.learned.vocabulary > network.vocabulary:
         raise UntrustedFileError("the tokenizer has more tokens than the network.")
-    return tokenizer
-
-
-@lru_cache(maxsize=8)
-def _read_tokenizer(data: bytes) -> Tokenizer:
-    return Tokenizer.from_bytes(data)
+    return encoder.learned
 
 
 def _read_given(embedding: FixedArray | str | Path) -> tuple[FixedArray, Tokenizer | None]:
@@ -339,8 +340,3 @@ def _read_given(embedding: FixedArray | str | Path) -> tuple[FixedArray, Tokeniz
     if not Path(embedding).is_file():
         raise ValueError(f"embedding must be the path of a file; there is none at {str(embedding)!r}.")
     return load_embedding(embedding), load_tokenizer(embedding)
-
-
-def _leave(values: np.ndarray, rows: np.ndarray) -> Standardizer:
-    """Leave token numbers as they are."""
-    return Standardizer.identity(values.shape[1])

@@ -1,10 +1,10 @@
 """Where chains run: in this process, on several devices of it, or on a cluster. The chains' numbers are the same."""
 
 from mile.execution._choice import choose_backend
-from mile.execution._contract import Backend, Crew, Done, Flaw, Program, Task
-from mile.execution._dask import DaskBackend
-from mile.execution._devices import Devices
-from mile.execution._in_process import InProcess
+from mile.execution.base import Backend, Crew, Done, Flaw, Program, Task
+from mile.execution.dask import DaskBackend
+from mile.execution.devices import Devices
+from mile.execution.in_process import InProcess
 
 __all__ = [
     "Backend",

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mile.execution._contract import Flaw
+from mile.execution.base import Flaw
 
 HERE = "this process"  # a place like the address of a worker
 MOST_ANSWERS = 4  # to one task, until it is given up

@@ -4,12 +4,11 @@ from typing import Any
 
 import jax
 
+from mile import _registry
 from mile._checks import check_choice, check_count
-from mile.execution._dask import DaskBackend
-from mile.execution._devices import Devices
-from mile.execution._in_process import InProcess
-
-_NAMES = ("threads", "devices", "dask")
+from mile.execution.dask import DaskBackend
+from mile.execution.devices import Devices
+from mile.execution.in_process import InProcess
 
 
 def choose_backend(backend: Any = None, address: str | None = None, n_threads: int | None = None) -> Any:
@@ -34,20 +33,20 @@ def choose_backend(backend: Any = None, address: str | None = None, n_threads: i
         check_count("n_threads", n_threads)
     if backend is not None and not isinstance(backend, str):
         if not callable(getattr(backend, "crew", None)):
-            raise ValueError(f"backend must be one of {', '.join(map(repr, _NAMES))}, or a backend; got {backend!r}.")
+            raise ValueError(f"backend must be one of {list(_registry.backend)}, or a backend; got {backend!r}.")
         if address is not None:
             raise ValueError("address is for backend='dask'; a backend object has its own.")
         return backend
     if backend is None and address is None and n_threads is None and _has_accelerators():
         return Devices()
-    name = check_choice("backend", backend or "threads", _NAMES)
+    name = check_choice("backend", backend or "threads", _registry.backend)
     if address is not None and name != "dask":
         raise ValueError(f"address is for backend='dask'; backend is {name!r}.")
     if address is not None and not isinstance(address, str):
-        raise ValueError(f"address must be a text such as 'tcp://10.0.0.1:8786'; got {address!r}.")
+        raise ValueError(f"address must be a text such as 'tcp://scheduler:8786'; got {address!r}.")
     if name == "dask":
         return DaskBackend(address)
-    return Devices() if name == "devices" else InProcess(n_threads=n_threads)
+    return InProcess(n_threads=n_threads) if name == "threads" else _registry.backend[name]()
 
 
 def _has_accelerators() -> bool:

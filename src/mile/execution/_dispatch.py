@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from mile._errors import ClusterError, FitWarning
 from mile.execution._answers import HERE, MOST_ANSWERS, Answer, choose, is_sampled, last_resort, next_places
-from mile.execution._contract import Done, Report, Task
+from mile.execution.base import Done, Report, Task
 
 _logger = logging.getLogger("mile.execution")
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Self
 
-from mile.execution._contract import Identify
+from mile.execution.base import Identify
 
 
 class AbstractLocalBackend:

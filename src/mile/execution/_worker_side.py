@@ -16,7 +16,7 @@ from distributed import Status, WorkerPlugin, get_worker
 
 from mile import native
 from mile._compilation import use_compilation_cache
-from mile.execution._contract import Identify
+from mile.execution.base import Identify
 
 _REPORT_SECONDS = 0.5  # between two events about one task
 _PATIENCE = 60.0  # seconds until the data must have come to a worker that has just joined

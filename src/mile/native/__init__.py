@@ -2,7 +2,7 @@
 
 An accelerator, never a second truth: XLA computes the same numbers up to rounding wherever the library
 is missing, the network is another one, the precision is not float32, or the device is not a CPU. Which of
-them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `optimize`.
+them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `ensemble/training`.
 """
 
 from mile.native._attention import accelerates, apply

@@ -1,33 +1,32 @@
 """Attention networks whose costly part, attention averaged over positions, is computed by the native kernel on CPU."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from mile._types import Features, Outputs, Position
 from mile.native._library import library
 from mile.native._ops import _ffi, _floats
-from mile.networks import Attention
 from mile.networks import _pooling as plain
+from mile.networks.base import Network
 
 
-def accelerates(network: Any, dtype: Any) -> bool:
+def accelerates(network: Network, dtype: DTypeLike) -> bool:
     """Say whether `apply` uses the kernel on CPU."""
-    return type(network) is Attention and dtype == jnp.float32 and library() is not None
+    return network.attends and dtype == jnp.float32 and library() is not None
 
 
-def apply(network: Any, position: Position, x: Features) -> Outputs:
-    """Evaluate a network, by the kernel where it has a part of it."""
+def apply(network: Network, position: Position, x: Features) -> Outputs:
+    """Evaluate a network, with the kernel's attention where that fits."""
     if accelerates(network, position.dtype):
-        return network.apply(position, x, attend=pooled_attention)
+        return network.apply_with(pooled_attention, position, x)
     return network.apply(position, x)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def pooled_attention(
     heads: int,
     tokens: Float[Array, "token three_widths"],
@@ -35,7 +34,12 @@ def pooled_attention(
     index: Int[Array, "text position"],
     weights: Float[Array, "text position"],
 ) -> Float[Array, "text width"]:
-    """Do what the function of this name in `networks/_pooling.py` does."""
+    """Compute the same as the function of this name in `networks/_pooling.py`."""
+    return _pooled(heads, tokens, positions, index, weights)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _pooled(heads: int, tokens: Array, positions: Array, index: Array, weights: Array) -> Array:
     return _forward(heads, tokens, positions, index, weights)[0]
 
 
@@ -65,4 +69,4 @@ def _backward(heads: int, kept: tuple, slope: Array) -> tuple[Array, Array, None
     return of_tokens, of_positions, None, None
 
 
-pooled_attention.defvjp(_forward, _backward)
+_pooled.defvjp(_forward, _backward)

@@ -1,29 +1,36 @@
 """The kernel's operations as JAX functions of one chain; `vmap` turns many chains into one call."""
 
 import ctypes
-import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from mile._types import Features, Position, Response, Scalar
-from mile.likelihoods import Categorical, Gaussian
+from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Response, Scalar
+from mile.likelihoods import AbstractLikelihood
 from mile.native._library import library
-from mile.networks import MLP, ConvNet
+from mile.networks.base import Network
 
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
-_HEADS = {Gaussian: 0, Categorical: 1}
-_RESPONSES = {Gaussian: jnp.float32, Categorical: jnp.int32}
-_MOST_LAYERS = 64
+_HEADS = {"gaussian": 0, "categorical": 1}
+_N_SUMS = {_HEADS["gaussian"]: lambda n_outputs: 3, _HEADS["categorical"]: lambda n_outputs: n_outputs + 1}
+_NO_HEAD = -1  # the kernel computes outputs, and knows nothing of the likelihood
+_MOST_SIZES = 65  # inputs, hidden layers and outputs
 _MOST_STAGES = 16
 # Parameters, and features of an image with its border: the counters of random numbers have 32 bits, two for each
 # parameter, and products of sizes below this stay within the 64 bits of every other number.
 _TOO_MANY = 2**31
+_IMAGE_NUMBERS, _STAGE_NUMBERS = 3, 4  # of `NativeForm.image`
+
+Attribute = np.ndarray | np.int64 | np.float32
+Chains = TypeVar("Chains")
+Shared = TypeVar("Shared")
+Result = TypeVar("Result")
 
 
 class Specification(NamedTuple):
@@ -35,7 +42,12 @@ class Specification(NamedTuple):
     head: int
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def has_head(self) -> bool:
+        """Whether the kernel knows the likelihood, not only the network."""
+        return self.head != _NO_HEAD
+
+    @property
+    def attributes(self) -> dict[str, Attribute]:
         """The same as attributes of a custom call."""
         return {
             "sizes": np.array(self.sizes, np.int64),
@@ -45,29 +57,52 @@ class Specification(NamedTuple):
         }
 
 
-def specify(network: Any, likelihood: Any, dtype: Any, rows: Any = None) -> Specification | None:
-    """Return what the kernel must know, or None if it does not fit or is not there.
+@runtime_checkable
+class RowArrays(Protocol):
+    """Rows as the kernel takes them: the fields of `Data`."""
 
-    `dtype` is that of the parameters; `rows`, if there are any, are the fields of `Data`.
+    @property
+    def x(self) -> Features:
+        """Features, rows last."""
+        ...
+
+    @property
+    def y(self) -> Response:
+        """Response of each row."""
+        ...
+
+    @property
+    def weight(self) -> Float[Array, " row"]:
+        """Weight of each row."""
+        ...
+
+    @property
+    def count(self) -> Int[Array, ""]:
+        """Number of rows that are not padding."""
+        ...
+
+
+def specify(
+    network: Network, likelihood: AbstractLikelihood, dtype: DTypeLike, rows: RowArrays | None = None
+) -> Specification | None:
+    """Return what the kernel must know, or None if there is no kernel or it cannot compute this.
+
+    `dtype` is that of the parameters. Without rows the kernel may know the network alone, which is enough to predict.
     """
-    fits = type(network) in (MLP, ConvNet) and type(likelihood) in _HEADS and len(network.hidden) < _MOST_LAYERS
-    if fits and type(network) is ConvNet:
-        fits = len(network.convolutions) <= _MOST_STAGES
-    if not fits or dtype != jnp.float32 or library() is None:
+    form = network.native_form()
+    if form is None or dtype != jnp.float32 or library() is None:
+        return None
+    if len(form.sizes) > _MOST_SIZES or len(form.image) > _IMAGE_NUMBERS + _MOST_STAGES * _STAGE_NUMBERS:
         return None
     # No error if it is too large: XLA counts in 64 bits everywhere and can compute it, given the memory.
-    if max(network.dimension, network.largest_image if type(network) is ConvNet else 0) >= _TOO_MANY:
+    if max(network.dimension, form.largest_image) >= _TOO_MANY:
         return None
     if rows is not None:
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
-        if given != (jnp.float32, _RESPONSES[type(likelihood)], jnp.float32, jnp.int32):
+        if likelihood.head is None or given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
             return None
-    image: tuple[int, ...] = ()
-    sizes: Any = (network.n_inputs, *network.hidden, network.n_outputs)
-    if type(network) is ConvNet:
-        numbers = [(c.filters, c.kernel, c.padding, c.pool) for c in network.convolutions]
-        sizes, image = network.dense_sizes, (*network.input_shape, *itertools.chain(*numbers))
-    return Specification(sizes, image, _ACTIVATIONS[network.activation], _HEADS[type(likelihood)])
+    head = _NO_HEAD if likelihood.head is None else _HEADS[likelihood.head]
+    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], head)
 
 
 class Data(NamedTuple):
@@ -103,19 +138,19 @@ def value(spec: Specification, position: Position, data: Data) -> Scalar:
 def mclmc_step(
     spec: Specification,
     key: jax.Array,
-    state: tuple[Position, Position, Scalar, Position],
+    state: MclmcState,
     step_size: Scalar,
     L: Scalar,
     precision: Scalar,
     data: Data,
-) -> tuple[Position, Position, Scalar, Position, Scalar, Array]:
+) -> MclmcStep:
     """Make one step of `samplers/_mclmc.py` under a normal prior of the given precision.
 
     Returns the new position, velocity, log density and gradient, the energy change, and whether all of it
     is finite.
     """
 
-    def call(chains: tuple[Array, ...], shared: tuple[Scalar, Data]) -> Any:
+    def call(chains: tuple[Array, ...], shared: tuple[Scalar, Data]) -> MclmcStep:
         precision, data = shared
         n_chains, dimension = chains[1].shape
         vectors, numbers = _floats(n_chains, dimension), _floats(n_chains)
@@ -139,7 +174,7 @@ def epoch(
     `state` is position, both moments and the number of updates so far; `rule` are AdamW's five numbers.
     """
 
-    def call(chains: tuple[Array, ...], data: Data) -> Any:
+    def call(chains: tuple[Array, ...], data: Data) -> tuple[Position, Position, Position]:
         shapes = (_floats(*chains[0].shape),) * 3
         numbers = {name: np.float32(value) for name, value in rule.items()}
         return _ffi("mile_epoch", shapes)(
@@ -177,7 +212,7 @@ def summarize(
     Gaussian: location minus center, its square, variance. Categorical: probability of each class, entropy.
     """
     draws, x, center = _contiguous(draws), _contiguous(x), _contiguous(center)
-    result = np.zeros((3 if spec.head == _HEADS[Gaussian] else spec.sizes[-1] + 1, x.shape[1]))
+    result = np.zeros((_N_SUMS[spec.head](spec.sizes[-1]), x.shape[1]))
     numbers = (spec.activation, spec.head)
     asked = _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
     _check_memory(asked, spec)
@@ -231,21 +266,21 @@ def _floats(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def _ffi(name: str, shapes: Any) -> Callable[..., Any]:
-    def call(*arguments: Array, **attributes: Any) -> Any:
+def _ffi(name: str, shapes: PyTree) -> Callable[..., PyTree]:
+    def call(*arguments: Array, **attributes: Attribute) -> PyTree:
         types = shapes if jax.sharding.get_abstract_mesh().empty else _types_on_mesh(shapes, arguments)
         return jax.ffi.ffi_call(name, types, vmap_method="sequential")(*arguments, **attributes)
 
     return call
 
 
-def _types_on_mesh(shapes: Any, arguments: tuple[Array, ...]) -> Any:
+def _types_on_mesh(shapes: PyTree, arguments: tuple[Array, ...]) -> PyTree:
     """Return the shapes with the type of a result that depends on all arguments.
 
     Inside shard_map the type says over which devices a number differs.
     """
 
-    def depend_on_all(*arguments: Array) -> Any:
+    def depend_on_all(*arguments: Array) -> PyTree:
         total = sum(jnp.sum(argument, dtype=jnp.float32) for argument in arguments)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(total, leaf.shape).astype(leaf.dtype), shapes)
 
@@ -256,18 +291,18 @@ def _flat(data: Data) -> tuple[Array, ...]:
     return (data.x, data.y, data.weight, data.count[None])
 
 
-def _one_chain(call: Callable[..., Any]) -> Callable[..., Any]:
+def _one_chain(call: Callable[[Chains, Shared], Result]) -> Callable[[Chains, Shared], Result]:
     """Turn `call(chains, shared)`, whose first argument has a leading axis, into a function of one chain.
 
     Under `vmap` over chains it is one call for all of them; if the shared arguments are mapped too, one after another.
     """
 
     @custom_vmap
-    def single(chain: Any, shared: Any) -> Any:
+    def single(chain: Chains, shared: Shared) -> Result:
         return jax.tree.map(lambda leaf: leaf[0], call(jax.tree.map(lambda leaf: leaf[None], chain), shared))
 
     @single.def_vmap
-    def many(axis_size: int, in_batched: Any, chain: Any, shared: Any) -> tuple[Any, Any]:
+    def many(axis_size: int, in_batched: tuple[PyTree, PyTree], chain: Chains, shared: Shared) -> tuple[Result, PyTree]:
         chain_batched, shared_batched = in_batched
 
         def spread(leaf: Array, batched: bool) -> Array:

@@ -8,7 +8,6 @@ from mile.networks.attention import ATT_V1, ATT_V2, ATT_V3, PADDING, Attention
 from mile.networks.conv import CNN_V1, LENET5, ConvNet, Convolution
 from mile.networks.mlp import MLP
 
-NETWORKS = (MLP, ConvNet, Attention)  # that a file can describe
 # Networks by name; they take their number of inputs and outputs from the data.
 TEMPLATES = {"cnn_v1": CNN_V1, "cnn_v2": LENET5, "lenet5": LENET5}
 # Networks for texts, by the paper's names.
@@ -23,7 +22,6 @@ __all__ = [
     "INITIALIZERS",
     "LENET5",
     "MLP",
-    "NETWORKS",
     "PADDING",
     "TEMPLATES",
     "TEXT_TEMPLATES",

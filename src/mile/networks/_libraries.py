@@ -5,15 +5,15 @@ what is imported already.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mile._types import Key
+from mile._types import Key, PyTree
 
 ACCEPTED = (
     "a flax.linen.Module, a flax.nnx.Module or an equinox.Module (each an instance, not the class), or a pair of "
@@ -22,22 +22,75 @@ ACCEPTED = (
 
 
 class UnsuitableError(Exception):
-    """Raised by `start` when the network works and can still not be sampled; the message says why."""
+    """Raised by `start` when a network works but cannot be sampled; the message says why."""
+
+
+class Spread(NamedTuple):
+    """How the entries of one array are distributed."""
+
+    mean: float
+    deviation: float
+
+
+@runtime_checkable
+class Library(Protocol):
+    """A network of another library as functions."""
+
+    name: ClassVar[str]
+
+    @property
+    def spreads(self) -> tuple[Spread, ...] | None:
+        """How starting weights of each array are distributed; None if the network draws them itself."""
+        ...
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What decides the program; two networks that agree on it share one."""
+        ...
+
+    def start(self, key: Key, example: jax.Array) -> PyTree:
+        """Draw weights."""
+        ...
+
+    def apply(self, weights: PyTree, batch: jax.Array) -> jax.Array:
+        """Evaluate the network on a batch."""
+        ...
+
+    def fan_in(self, path: str, shape: tuple[int, ...]) -> int:
+        """Return how many inputs one unit adds up."""
+        ...
+
+
+@runtime_checkable
+class LinenModule(Protocol):
+    """The parts of `flax.linen.Module` that are used."""
+
+    def init(self, rngs: Key, example: jax.Array, /) -> Mapping[str, PyTree]:
+        """Draw all variables."""
+        ...
+
+    def apply(self, variables: Mapping[str, PyTree], batch: jax.Array, /) -> jax.Array:
+        """Evaluate the module."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Linen:
     """A module of flax.linen: it draws its own weights."""
 
-    module: Any
+    module: LinenModule
     name: ClassVar[str] = "flax linen"
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def spreads(self) -> None:
+        """There are none: the network draws its weights."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
         """What decides the program; two networks that agree on it share one."""
         return (self.module,)
 
-    def start(self, key: Key, example: jax.Array) -> Any:
+    def start(self, key: Key, example: jax.Array) -> PyTree:
         """Draw weights."""
         variables = self.module.init(key, example)
         others = sorted(set(variables) - {"params"})
@@ -48,7 +101,7 @@ class Linen:
             )
         return variables.get("params", {})
 
-    def apply(self, weights: Any, batch: jax.Array) -> Any:
+    def apply(self, weights: PyTree, batch: jax.Array) -> jax.Array:
         """Evaluate the network on a batch."""
         return self.module.apply({"params": weights}, batch)
 
@@ -59,18 +112,18 @@ class Linen:
 
 @dataclass(frozen=True, eq=False)
 class Nnx:
-    """A module of flax.nnx: it carries weights, whose means and deviations each member's own are drawn with."""
+    """A module of flax.nnx: it carries weights, and each member draws its own with their means and deviations."""
 
-    definition: Any
-    weights: Any
-    generators: Any
-    spreads: "tuple[Spread, ...]"
+    definition: object
+    weights: PyTree
+    generators: PyTree
+    spreads: tuple[Spread, ...]
     name: ClassVar[str] = "flax nnx"
 
     @staticmethod
-    def of(module: Any) -> "Nnx":
+    def of(module: object) -> "Nnx":
         """Take a module apart as it is now; changing it later changes nothing here."""
-        nnx: Any = sys.modules["flax.nnx"]
+        nnx = sys.modules["flax.nnx"]
         definition, weights, generators, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
         variables = jax.tree.leaves(others, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
         kinds = sorted({type(variable).__name__ for variable in variables})
@@ -82,15 +135,15 @@ class Nnx:
         return Nnx(definition, weights, generators, _spreads(weights, "flax nnx"))
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """What decides the program; two networks that agree on it share one."""
         return (self.definition, self.spreads)
 
-    def start(self, key: Key, example: jax.Array) -> Any:
+    def start(self, key: Key, example: jax.Array) -> PyTree:
         """Draw weights."""
         return _redraw(key, self.weights, self.spreads)
 
-    def apply(self, weights: Any, batch: jax.Array) -> Any:
+    def apply(self, weights: PyTree, batch: jax.Array) -> jax.Array:
         """Evaluate the network on a batch."""
         generators = jax.tree.map(lambda leaf: leaf, self.generators)  # a module counts the draws of its own
         return sys.modules["flax.nnx"].merge(self.definition, weights, generators)(batch)
@@ -102,15 +155,15 @@ class Nnx:
 
 @dataclass(frozen=True, eq=False)
 class Equinox:
-    """A module of equinox, which takes one example: it carries weights, as those of flax.nnx do."""
+    """A module of equinox: it takes one example, and carries weights as a module of flax.nnx does."""
 
-    weights: Any  # the module with None in place of all that is not an array
-    rest: Any  # the module with None in place of its arrays
-    spreads: "tuple[Spread, ...]"
+    weights: PyTree  # the module with None in place of all that is not an array
+    rest: PyTree  # the module with None in place of its arrays
+    spreads: tuple[Spread, ...]
     name: ClassVar[str] = "equinox"
 
     @staticmethod
-    def of(module: Any) -> "Equinox":
+    def of(module: object) -> "Equinox":
         """Take a module apart."""
         if not callable(module):
             raise ValueError("the equinox network must be callable on one example.")
@@ -119,15 +172,15 @@ class Equinox:
         return Equinox(weights, rest, _spreads(weights, "equinox"))
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[object, ...]:
         """What decides the program; two networks that agree on it share one."""
         return (*jax.tree.flatten(self.rest), jax.tree.structure(self.weights), self.spreads)
 
-    def start(self, key: Key, example: jax.Array) -> Any:
+    def start(self, key: Key, example: jax.Array) -> PyTree:
         """Draw weights."""
         return _redraw(key, self.weights, self.spreads)
 
-    def apply(self, weights: Any, batch: jax.Array) -> Any:
+    def apply(self, weights: PyTree, batch: jax.Array) -> jax.Array:
         """Evaluate the network on each example of a batch."""
         module = jax.tree.map(
             lambda weight, other: other if weight is None else weight,
@@ -146,19 +199,23 @@ class Equinox:
 class Pair:
     """Two functions: init(key) -> arrays, apply(arrays, batch) -> outputs."""
 
-    functions: tuple[Callable[..., Any], Callable[..., Any]]
+    functions: tuple[Callable[[Key], PyTree], Callable[[PyTree, jax.Array], jax.Array]]
     name: ClassVar[str] = "init and apply"
 
     @property
-    def identity(self) -> tuple[Any, ...]:
+    def spreads(self) -> None:
+        """There are none: the network draws its weights."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
         """What decides the program; two networks that agree on it share one."""
         return self.functions
 
-    def start(self, key: Key, example: jax.Array) -> Any:
+    def start(self, key: Key, example: jax.Array) -> PyTree:
         """Draw weights."""
         return self.functions[0](key)
 
-    def apply(self, weights: Any, batch: jax.Array) -> Any:
+    def apply(self, weights: PyTree, batch: jax.Array) -> jax.Array:
         """Evaluate the network on a batch."""
         return self.functions[1](weights, batch)
 
@@ -167,10 +224,7 @@ class Pair:
         return _flax_fan_in(path, shape)
 
 
-Library = Linen | Nnx | Equinox | Pair
-
-
-def recognize(network: Any) -> Library:
+def recognize(network: object) -> Library:
     """Return a network of any known library as functions.
 
     Raises
@@ -180,7 +234,7 @@ def recognize(network: Any) -> Library:
     ValueError
         If it holds what cannot be sampled.
     """
-    if _is_module(network, "flax.linen"):
+    if _is_linen(network):
         return Linen(network)
     if _is_module(network, "flax.nnx"):
         return Nnx.of(network)
@@ -192,12 +246,16 @@ def recognize(network: Any) -> Library:
     raise TypeError(f"a network of your own must be {ACCEPTED}; got {got}.")
 
 
-def _is_module(network: Any, library: str) -> bool:
+def _is_linen(network: object) -> TypeGuard[LinenModule]:
+    return _is_module(network, "flax.linen")
+
+
+def _is_module(network: object, library: str) -> bool:
     kind = getattr(sys.modules.get(library), "Module", None)
     return isinstance(kind, type) and isinstance(network, kind)
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
@@ -206,14 +264,7 @@ def _flax_fan_in(path: str, shape: tuple[int, ...]) -> int:
     return 1 if path.endswith("embedding") else int(np.prod(shape[:-1]))
 
 
-class Spread(NamedTuple):
-    """How the entries of one array are distributed."""
-
-    mean: float
-    deviation: float
-
-
-def _spreads(weights: Any, name: str) -> tuple[Spread, ...]:
+def _spreads(weights: PyTree, name: str) -> tuple[Spread, ...]:
     found = []
     for leaf in jax.tree.leaves(weights):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -228,7 +279,7 @@ def _spreads(weights: Any, name: str) -> tuple[Spread, ...]:
     return tuple(found)
 
 
-def _redraw(key: Key, weights: Any, spreads: tuple[Spread, ...]) -> Any:
+def _redraw(key: Key, weights: PyTree, spreads: tuple[Spread, ...]) -> PyTree:
     """Draw arrays like those of a module.
 
     Members of an ensemble must start apart, and a module that is built already cannot be asked to draw again. What its

@@ -21,7 +21,6 @@ Projected = Float[Array, "token three_widths"]  # query, key and value side by s
 Weights = Float[Array, "text position"]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def pooled_attention(
     heads: int,
     tokens: Projected,
@@ -44,6 +43,11 @@ def pooled_attention(
     weights
         Weight of each position in the mean. A position with weight zero is not attended to either.
     """
+    return _pooled(heads, tokens, positions, index, weights)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _pooled(heads: int, tokens: Array, positions: Array, index: Array, weights: Array) -> Array:
     return _forward(heads, tokens, positions, index, weights)[0]
 
 
@@ -79,7 +83,7 @@ def slopes_over_blocks(
     return jax.lax.scan(add, (jnp.zeros_like(tokens), jnp.zeros_like(positions)), blocks)[0]
 
 
-pooled_attention.defvjp(_forward, _backward)
+_pooled.defvjp(_forward, _backward)
 
 
 def _attend(

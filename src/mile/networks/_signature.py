@@ -1,16 +1,19 @@
 """What a file says of a network that it cannot hold: the library, the shapes of its arrays, and no code."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mile._errors import UntrustedFileError
+from mile._types import Json
 
 LIBRARIES = ("flax linen", "flax nnx", "equinox", "init and apply")
 _MOST_ARRAYS = 100_000  # more than any network that can be sampled has
 _MOST_NUMBERS = 2**31 - 1  # JAX counts the entries of an array with 32 bits
 _MOST_AXES = 32
 _LONGEST_PATH = 1000
+_LONGEST_DTYPE = 20
 _MOST_SHOWN = 5  # differences in a message
 
 
@@ -45,9 +48,11 @@ class Signature:
         arrays = "1 array" if len(self.leaves) == 1 else f"{len(self.leaves)} arrays"
         return f"{self.library}, {arrays}, {self.dimension:,} weights"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Json]:
         """Return what JSON can hold of it."""
-        arrays = [{"path": leaf.path, "shape": list(leaf.shape), "dtype": leaf.dtype} for leaf in self.leaves]
+        arrays: list[Json] = [
+            {"path": leaf.path, "shape": list(leaf.shape), "dtype": leaf.dtype} for leaf in self.leaves
+        ]
         return {
             "library": self.library,
             "input_shape": list(self.input_shape),
@@ -72,26 +77,22 @@ class Signature:
             )
 
 
-def read_signature(description: Any) -> Signature:
+def read_signature(description: object) -> Signature:
     """Return the signature that a file describes.
 
     Raises
     ------
     UntrustedFileError
-        If it is not one.
+        If it is not the description of a signature.
     """
-    if not isinstance(description, dict) or set(description) != {"library", "input_shape", "n_outputs", "arrays"}:
+    library, shape, n_outputs, entries = _read_fields(description, "library", "input_shape", "n_outputs", "arrays")
+    arrays = _read_list(entries, _MOST_ARRAYS)
+    if library not in LIBRARIES or not arrays:
         raise _wrong(description)
-    library, arrays = description["library"], description["arrays"]
-    if library not in LIBRARIES or not isinstance(arrays, list) or not 1 <= len(arrays) <= _MOST_ARRAYS:
-        raise _wrong(description)
-    n_outputs = description["n_outputs"]
-    if not _is_size(n_outputs):
-        raise _wrong(n_outputs)
     signature = Signature(
-        library=library,
-        input_shape=_read_shape(description["input_shape"]),
-        n_outputs=n_outputs,
+        library=_read_text(library, _LONGEST_PATH),
+        input_shape=_read_shape(shape),
+        n_outputs=_read_size(n_outputs),
         leaves=tuple(map(_read_leaf, arrays)),
     )
     if not signature.input_shape or len({leaf.path for leaf in signature.leaves}) < len(arrays):
@@ -99,32 +100,48 @@ def read_signature(description: Any) -> Signature:
     return signature
 
 
-def _read_leaf(entry: Any) -> Leaf:
-    if not isinstance(entry, dict) or set(entry) != {"path", "shape", "dtype"}:
-        raise _wrong(entry)
-    path, dtype = entry["path"], entry["dtype"]
-    if not isinstance(path, str) or not isinstance(dtype, str) or len(path) > _LONGEST_PATH or len(dtype) > 20:
-        raise _wrong(entry)
-    return Leaf(path, _read_shape(entry["shape"]), dtype)
+def _read_leaf(entry: object) -> Leaf:
+    path, shape, dtype = _read_fields(entry, "path", "shape", "dtype")
+    return Leaf(_read_text(path, _LONGEST_PATH), _read_shape(shape), _read_text(dtype, _LONGEST_DTYPE))
 
 
-def _read_shape(shape: Any) -> tuple[int, ...]:
-    if not isinstance(shape, list) or len(shape) > _MOST_AXES or not all(map(_is_size, shape)):
-        raise _wrong(shape)
+def _read_fields(value: object, *names: str) -> list[object]:
+    """Return the fields of an object that has these and no others."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        raise _wrong(value)
+    return [value[name] for name in names]
+
+
+def _read_list(value: object, longest: int) -> list[object]:
+    if not isinstance(value, list) or len(value) > longest:
+        raise _wrong(value)
+    return value
+
+
+def _read_text(value: object, longest: int) -> str:
+    if not isinstance(value, str) or len(value) > longest:
+        raise _wrong(value)
+    return value
+
+
+def _read_shape(value: object) -> tuple[int, ...]:
+    shape = tuple(map(_read_size, _read_list(value, _MOST_AXES)))
     if math.prod(shape) > _MOST_NUMBERS:
-        raise _wrong(shape)
-    return tuple(shape)
+        raise _wrong(value)
+    return shape
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= _MOST_NUMBERS
+def _read_size(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= _MOST_NUMBERS:
+        raise _wrong(value)
+    return value
 
 
-def _wrong(value: Any) -> UntrustedFileError:
+def _wrong(value: object) -> UntrustedFileError:
     return UntrustedFileError(f"not the signature of a network: {str(value)[:80]!r}.")
 
 
-def _differences(kept: Signature, given: Signature) -> Any:
+def _differences(kept: Signature, given: Signature) -> Iterator[str]:
     for name, words in (("library", "library"), ("input_shape", "shape of a row"), ("n_outputs", "number of outputs")):
         was, now = getattr(kept, name), getattr(given, name)
         if was != now:

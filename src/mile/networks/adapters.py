@@ -4,25 +4,28 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.tree_util import GetAttrKey, keystr
 
-from mile._types import Features, Key, Outputs, Position
+from mile._types import Features, Json, Key, Outputs, Position, PyTree
 from mile.networks._layers import Layer
-from mile.networks._libraries import Equinox, Library, Nnx, UnsuitableError, recognize
+from mile.networks._libraries import Library, UnsuitableError, recognize
 from mile.networks._signature import Leaf, Signature, read_signature
+from mile.networks.base import AbstractNetwork
 
 __all__ = ["Adapted", "Adapter", "adapt", "read_signature"]
 
 _ROOT = "weights"  # the path of an array that stands alone
+Traced = ClosedJaxpr | Jaxpr
 _MEANING = "Regression needs two outputs, a location and the logarithm of a scale; classification one for each class."
 
 
-def adapt(network: Any) -> "Adapter":
+def adapt(network: object) -> "Adapter":
     """Return a network of another library as one that can be sampled, its shapes still open.
 
     Parameters
@@ -68,7 +71,7 @@ class Adapter:
     code: Library
 
     def sized(self, input_shape: tuple[int, ...], n_outputs: int) -> "Adapted":
-        """Return the network for rows of a shape; nothing is computed but shapes.
+        """Return the network for rows of a shape; only shapes are computed.
 
         Raises
         ------
@@ -82,8 +85,8 @@ class Adapter:
         return Adapted(
             code=self.code,
             form=form,
-            structure=jax.tree.structure(weights),
-            row_floats=max(more - fewer, math.prod(input_shape) + n_outputs),
+            nested=weights,
+            floats=max(more - fewer, math.prod(input_shape) + n_outputs),
         )
 
     def form(self, input_shape: tuple[int, ...], n_outputs: int) -> Signature:
@@ -96,7 +99,7 @@ class Adapter:
         """
         return self._weights(input_shape, n_outputs)[0]
 
-    def _weights(self, input_shape: tuple[int, ...], n_outputs: int) -> tuple[Signature, Any]:
+    def _weights(self, input_shape: tuple[int, ...], n_outputs: int) -> tuple[Signature, PyTree]:
         input_shape = tuple(map(int, input_shape))
         weights = _shapes_of_weights(self.code, input_shape)
         paths, _ = jax.tree_util.tree_flatten_with_path(weights)
@@ -113,7 +116,7 @@ class Adapter:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Adapted:
+class Adapted(AbstractNetwork):
     """A network of another library as a function of one flat vector, which holds its arrays one after another.
 
     It is static in compiled programs: two of them are equal if their code is and all shapes are.
@@ -121,8 +124,8 @@ class Adapted:
 
     code: Library
     form: Signature
-    structure: Any  # how the arrays are nested
-    row_floats: int  # per row: the sizes of all results on the way, as if nothing were fused
+    nested: PyTree  # shapes of the arrays, nested as the network has them
+    floats: int  # per row: the sizes of all results on the way, as if nothing were fused
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Adapted) or (type(self.code), self.form) != (type(other.code), other.form):
@@ -143,14 +146,14 @@ class Adapted:
         return Adapter(self.code).sized(input_shape, n_outputs)
 
     @property
-    def signature(self) -> dict[str, Any]:
+    def signature(self) -> dict[str, Json]:
         """The library and all shapes, as JSON can hold them."""
         return self.form.describe()
 
     @property
     def start(self) -> str | None:
         """What starting weights depend on besides a key, in short; None if on nothing."""
-        if not isinstance(self.code, Nnx | Equinox):
+        if self.code.spreads is None:
             return None
         text = " ".join(f"{number:.4g}" for spread in self.code.spreads for number in spread)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -176,6 +179,11 @@ class Adapted:
         return self.form.dimension
 
     @property
+    def row_floats(self) -> int:
+        """Floats of intermediate results per row."""
+        return self.floats
+
+    @property
     def layers(self) -> tuple[Layer, ...]:
         """The runs of the flat vector, one for each array: biases and scales have one axis, weights more."""
         found = []
@@ -198,12 +206,12 @@ class Adapted:
         leaves = [
             position[start:stop].reshape(leaf.shape) for (start, stop), leaf in zip(cuts, self.form.leaves, strict=True)
         ]
-        weights = jax.tree.unflatten(self.structure, leaves)
+        weights = jax.tree.unflatten(jax.tree.structure(self.nested), leaves)
         batch = x.T.reshape(x.shape[1], *self.input_shape).astype(position.dtype)  # a convolution does not promote
         return self.code.apply(weights, batch).T.astype(position.dtype)
 
 
-def _shapes_of_weights(code: Library, input_shape: tuple[int, ...]) -> Any:
+def _shapes_of_weights(code: Library, input_shape: tuple[int, ...]) -> PyTree:
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
         return jax.eval_shape(code.start, key, _batch((1, *input_shape)))
@@ -213,8 +221,8 @@ def _shapes_of_weights(code: Library, input_shape: tuple[int, ...]) -> Any:
         raise ValueError(_failed(f"draw weights for rows of shape {input_shape}", code, error)) from error
 
 
-def _traced(code: Library, weights: Any, shape: tuple[int, ...], n_outputs: int) -> Any:
-    """Return the program of a forward pass, after a look at its output."""
+def _traced(code: Library, weights: PyTree, shape: tuple[int, ...], n_outputs: int) -> ClosedJaxpr:
+    """Check the output of a forward pass and return its program."""
     try:
         program, outputs = jax.make_jaxpr(code.apply, return_shape=True)(weights, _batch(shape))
     except Exception as error:
@@ -246,40 +254,35 @@ def _failed(what: str, code: Library, error: Exception) -> str:
     )
 
 
-def _path(keys: tuple[Any, ...]) -> str:
-    words = [str(next(getattr(key, name) for name in ("key", "idx", "name") if hasattr(key, name))) for key in keys]
-    if len(words) > 1 and words[-1] == "value" and hasattr(keys[-1], "name"):
-        words.pop()  # flax wraps arrays in an object with this field
-    return "/".join(words) or _ROOT
+def _path(keys: tuple[object, ...]) -> str:
+    # flax wraps arrays in an object with this field
+    wrapped = len(keys) > 1 and keys[-1] == GetAttrKey("value")
+    return keystr(keys[:-1] if wrapped else keys, simple=True, separator="/") or _ROOT
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     try:
         return one is other or bool(one == other)
     except Exception:  # arrays in a field of a module compare entry by entry, and some objects not at all
         return False
 
 
-def _steps(program: Any) -> Iterator[tuple[Any, list[Any], int]]:
+def _steps(program: Traced) -> Iterator[tuple[JaxprEqn, list[Traced], int]]:
     """Yield each operation of a program, the programs inside it, and how often it runs those."""
     for step in program.eqns:
-        inner = [
-            part.jaxpr if hasattr(part, "jaxpr") else part
-            for value in step.params.values()
-            for part in (value if isinstance(value, tuple | list) else (value,))
-            if hasattr(part, "jaxpr") or hasattr(part, "eqns")
-        ]
+        values = [value if isinstance(value, tuple | list) else (value,) for value in step.params.values()]
+        inner = [part for part in chain(*values) if isinstance(part, ClosedJaxpr | Jaxpr)]
         yield step, inner, step.params.get("length", 1) if step.primitive.name == "scan" else 1
 
 
-def _primitives(program: Any) -> Iterator[str]:
+def _primitives(program: Traced) -> Iterator[str]:
     for step, inner, _ in _steps(program):
         yield step.primitive.name
         for part in inner:
             yield from _primitives(part)
 
 
-def _sizes(program: Any) -> Iterator[int]:
+def _sizes(program: Traced) -> Iterator[int]:
     """Yield the sizes of the results of each operation, or of all results within it if those are more."""
     for step, inner, times in _steps(program):
         own = sum(math.prod(getattr(result.aval, "shape", ())) for result in step.outvars)

@@ -1,28 +1,31 @@
 """Attention networks for texts: embeddings, one layer of attention, the mean over positions, dense layers."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from mile._checks import check_choice, check_count
+from mile import _registry
+from mile._checks import check_choice, check_count, check_flag, check_widths
 from mile._types import Features, Key, Outputs, Position
 from mile.networks._fixed import FixedArray
 from mile.networks._layers import Layer, places
 from mile.networks._pooling import pooled_attention
 from mile.networks._units import ACTIVATIONS, INITIALIZERS, draw_start
+from mile.networks.base import AbstractNetwork, Attend, describe_hidden
 
 PADDING = 0  # the token that fills up texts
 _MOST_TOKENS = 1 << 24  # whole numbers below it are exact in float32, in which rows are kept
 _EMBEDDINGS = ("tokens", "positions")  # names of the layers that a fixed embedding replaces
 
 
+@_registry.network("attention")
 @dataclass(frozen=True, kw_only=True)
-class Attention:
+class Attention(AbstractNetwork):
     """A classifier of token sequences: the architecture of the paper's ATT v1, v2 and v3.
 
     Token and position embeddings are added, every position attends to every other in `heads` heads, the mean over
@@ -85,22 +88,21 @@ class Attention:
         check_count("vocabulary", self.vocabulary, 2)
         if self.vocabulary > _MOST_TOKENS:
             raise ValueError(f"vocabulary can be at most {_MOST_TOKENS:,}; got {self.vocabulary:,}.")
-        for name in ("context", "width", "heads", "attention_width"):
-            check_count(name, getattr(self, name))
+        check_count("context", self.context)
+        check_count("width", self.width)
+        check_count("heads", self.heads)
+        check_count("attention_width", self.attention_width)
         if self.attention_width % self.heads:
             raise ValueError(
                 f"attention_width must be a multiple of heads, so that all have the same width; got "
                 f"{self.attention_width} and {self.heads}."
             )
-        if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden must be a tuple of widths, such as (128, 32); got {self.hidden!r}.")
-        for width in self.hidden:
-            check_count("each entry of hidden", width)
+        check_widths("hidden", self.hidden)
         if self.n_outputs is not None:
             check_count("n_outputs", self.n_outputs)
-        for name in ("biases", "pretrained", "masked"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}.")
+        check_flag("biases", self.biases)
+        check_flag("pretrained", self.pretrained)
+        check_flag("masked", self.masked)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         wanted = (self.vocabulary + self.context, self.width)
@@ -129,12 +131,12 @@ class Attention:
         return replace(self, n_outputs=n_outputs)
 
     def with_free_embedding(self) -> "Attention":
-        """Return this network with embeddings among its parameters, as it is pretrained."""
+        """Return this network with its embeddings as parameters, the form in which they are pretrained."""
         return replace(self, pretrained=False, embedding=None)
 
     @property
     def has_fixed_embedding(self) -> bool:
-        """Whether the embeddings are not among the parameters."""
+        """Whether the embeddings are fixed, not parameters."""
         return self.pretrained or self.embedding is not None
 
     @property
@@ -150,7 +152,15 @@ class Attention:
     @property
     def reads(self) -> str:
         """What a row is, in words."""
+        return self.describe_rows()
+
+    def describe_rows(self) -> str:
+        """Say what texts it takes."""
         return f"texts of up to {self.context} tokens"
+
+    def describe_layers(self) -> str:
+        """Name the hidden layers."""
+        return describe_hidden(self.hidden, self.activation)
 
     @property
     def dense_sizes(self) -> tuple[int, ...]:
@@ -195,8 +205,23 @@ class Attention:
             runs.append((fan_in, max(1, layer.n_weights // fan_in), layer.n_weights, layer.n_biases))
         return draw_start(key, self.initializer, runs)
 
-    def apply(self, position: Position, x: Features, attend: Callable[..., Any] = pooled_attention) -> Outputs:
-        """Evaluate the network on every text; `attend` is another way to compute the same attention.
+    def apply(self, position: Position, x: Features) -> Outputs:
+        """Evaluate the network on every text.
+
+        Raises
+        ------
+        ValueError
+            If the embeddings are still to be pretrained.
+        """
+        return self.apply_with(pooled_attention, position, x)
+
+    @property
+    def attends(self) -> bool:
+        """Whether `apply_with` computes this network; a class derived from this one may compute something else."""
+        return type(self) is Attention
+
+    def apply_with(self, attend: Attend, position: Position, x: Features) -> Outputs:
+        """Evaluate the network on every text; `attend` is a way to compute the attention.
 
         Raises
         ------
@@ -219,7 +244,7 @@ class Attention:
 
     def _attended(
         self,
-        attend: Callable[..., jax.Array],
+        attend: Attend,
         table: "_Table",
         projections: list["_Dense"],
         ids: jax.Array,
@@ -243,7 +268,8 @@ class Attention:
             table = _Table(*(position[where].reshape(-1, self.width) for _, where in (next(found), next(found))))
         elif self.embedding is None:
             raise ValueError(
-                "the embedding is to be pretrained: train it with mile.pretraining.pretrain_embedding, or give one."
+                "the embedding is to be pretrained: train it with mile.ensemble.embeddings.pretrain_embedding, or give "
+                "one."
             )
         else:
             fixed = self.embedding.values

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import jax
 import jax.numpy as jnp
 
-from mile._checks import check_choice, check_count
+from mile import _registry
+from mile._checks import check_choice, check_count, check_tuple, check_widths
 from mile._types import Features, Key, Outputs, Position
 from mile.networks._layers import Layer, places
 from mile.networks._units import ACTIVATIONS, INITIALIZERS, draw_start
+from mile.networks.base import AbstractNetwork, NativeForm, describe_hidden
 
 _MOST_CHANNELS = 4096  # a shape with more is rather (channels, height, width), or not an image
 
 
+@_registry.layer("convolution")
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
     """Square filters with a stride of one, the activation, and the mean over squares of `pool` x `pool`."""
@@ -25,14 +28,14 @@ class Convolution:
     pool: int = 1  # what is left over at the right and lower edge is dropped
 
     def __post_init__(self) -> None:
-        for name in ("filters", "kernel", "pool"):
-            check_count(name, getattr(self, name))
-        if isinstance(self.padding, bool) or not isinstance(self.padding, int) or self.padding < 0:
-            raise ValueError(f"padding must be a whole number from 0; got {self.padding!r}.")
+        check_count("filters", self.filters)
+        check_count("kernel", self.kernel)
+        check_count("pool", self.pool)
+        check_count("padding", self.padding, smallest=0)
 
 
 @dataclass(frozen=True)
-class Stage:
+class ConvolutionStage:
     """One convolution in its place: what comes in and what goes out."""
 
     convolution: Convolution
@@ -70,8 +73,9 @@ class Stage:
         return height // self.convolution.pool, width // self.convolution.pool, self.convolution.filters
 
 
+@_registry.network("conv_net")
 @dataclass(frozen=True, kw_only=True)
-class ConvNet:
+class ConvNet(AbstractNetwork):
     """Convolutions, then dense layers.
 
     Features of a row are the image in the order height, width, channel. The flat vector holds, layer by layer, the
@@ -94,24 +98,20 @@ class ConvNet:
     initializer: str = "lecun_normal"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.convolutions, tuple) or not self.convolutions:
-            raise ValueError(f"convolutions must be a tuple of at least one Convolution; got {self.convolutions!r}.")
+        if not check_tuple("convolutions", self.convolutions, "at least one Convolution"):
+            raise ValueError("convolutions must be a tuple of at least one Convolution; got ().")
         for convolution in self.convolutions:
             if not isinstance(convolution, Convolution):
                 raise ValueError(f"each entry of convolutions must be a Convolution; got {convolution!r}.")
-        if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden must be a tuple of widths, such as (120, 84); got {self.hidden!r}.")
-        for width in self.hidden:
-            check_count("each entry of hidden", width)
+        check_widths("hidden", self.hidden)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
         if self.n_outputs is not None:
             check_count("n_outputs", self.n_outputs)
         if self.image is not None:
-            if not isinstance(self.image, tuple) or len(self.image) != 3:
+            if len(check_tuple("image", self.image, "height, width and channels")) != 3:
                 raise ValueError(f"image must be (height, width, channels); got {self.image!r}.")
-            for size in self.image:
-                check_count("each entry of image", size)
+            check_widths("image", self.image)
             if self.image[2] > _MOST_CHANNELS:
                 raise ValueError(f"image is (height, width, channels), channels last; got {self.image!r}.")
             for stage in self.stages:
@@ -143,11 +143,11 @@ class ConvNet:
         return replace(self, image=image, n_outputs=n_outputs)
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[ConvolutionStage, ...]:
         """The convolutions in their places."""
         shape, found = self.input_shape, []
         for convolution in self.convolutions:
-            found.append(Stage(convolution, *shape))
+            found.append(ConvolutionStage(convolution, *shape))
             shape = found[-1].out
         return tuple(found)
 
@@ -160,11 +160,6 @@ class ConvNet:
         return (height * width * channels, *self.hidden, self.n_outputs)
 
     @property
-    def largest_image(self) -> int:
-        """Numbers that go into or come out of some convolution, borders of zeros included."""
-        return max(max(stage.padded_size, stage.convolved_size) for stage in self.stages)
-
-    @property
     def input_shape(self) -> tuple[int, int, int]:
         """Height, width and channels."""
         if self.image is None:
@@ -174,8 +169,26 @@ class ConvNet:
     @property
     def reads(self) -> str:
         """What it takes, in words."""
+        return self.describe_rows()
+
+    def describe_rows(self) -> str:
+        """Say what images it takes."""
         height, width, channels = self.input_shape
         return f"images of {height} x {width}{f' with {channels} channels' if channels > 1 else ''}"
+
+    def describe_layers(self) -> str:
+        """Name the filters and the hidden layers."""
+        filters = [convolution.filters for convolution in self.convolutions]
+        words = f"convolutions with {' and '.join(map(str, filters))} {'filter' if filters == [1] else 'filters'}"
+        return ", ".join(filter(None, [words, describe_hidden(self.hidden, self.activation)]))
+
+    def native_form(self) -> NativeForm | None:
+        """Return what the native kernel must know; a class derived from this one may compute something else."""
+        if type(self) is not ConvNet:
+            return None
+        numbers = chain(*((one.filters, one.kernel, one.padding, one.pool) for one in self.convolutions))
+        largest = max(max(stage.padded_size, stage.convolved_size) for stage in self.stages)
+        return NativeForm(self.dense_sizes, self.activation, (*self.input_shape, *numbers), largest)
 
     @property
     def n_inputs(self) -> int:
@@ -252,7 +265,7 @@ def _patches(images: jax.Array, convolution: Convolution) -> jax.Array:
     return jnp.concatenate(shifted)
 
 
-def _pooled(images: jax.Array, stage: Stage) -> jax.Array:
+def _pooled(images: jax.Array, stage: ConvolutionStage) -> jax.Array:
     pool, (height, width, channels) = stage.convolution.pool, stage.out
     if pool == 1:
         return images

@@ -7,14 +7,17 @@ from itertools import pairwise
 import jax
 import jax.numpy as jnp
 
-from mile._checks import check_choice, check_count
+from mile import _registry
+from mile._checks import check_choice, check_count, check_widths
 from mile._types import Features, Key, Outputs, Position
 from mile.networks._layers import Layer
 from mile.networks._units import ACTIVATIONS, INITIALIZERS, draw_start
+from mile.networks.base import AbstractNetwork, NativeForm, describe_hidden
 
 
+@_registry.network("mlp")
 @dataclass(frozen=True, kw_only=True)
-class MLP:
+class MLP(AbstractNetwork):
     """A fully connected network of any depth and width.
 
     The flat vector holds, layer by layer, the weights in row-major order [in, out] and then the
@@ -30,12 +33,23 @@ class MLP:
     def __post_init__(self) -> None:
         check_count("n_inputs", self.n_inputs)
         check_count("n_outputs", self.n_outputs)
-        if not isinstance(self.hidden, tuple):
-            raise ValueError(f"hidden must be a tuple of widths, such as (16, 16); got {self.hidden!r}.")
-        for width in self.hidden:
-            check_count("each entry of hidden", width)
+        check_widths("hidden", self.hidden)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("initializer", self.initializer, INITIALIZERS)
+
+    def sized(self, input_shape: tuple[int, ...], n_outputs: int) -> "MLP":
+        """Return this network if its sizes, which are always set, are the given ones.
+
+        Raises
+        ------
+        ValueError
+            If they differ.
+        """
+        if tuple(input_shape) != self.input_shape:
+            raise ValueError(f"the network takes {self.n_inputs} features; got rows of shape {tuple(input_shape)}.")
+        if n_outputs != self.n_outputs:
+            raise ValueError(f"the network has {self.n_outputs} outputs but {n_outputs} are needed.")
+        return self
 
     @property
     def layer_sizes(self) -> tuple[tuple[int, int], ...]:
@@ -81,6 +95,16 @@ class MLP:
                 hidden = activate(hidden)
             hidden = jnp.einsum("io,ir->or", weights, jnp.concatenate([hidden, ones]))
         return hidden
+
+    def native_form(self) -> NativeForm | None:
+        """Return what the native kernel must know; a class derived from this one may compute something else."""
+        if type(self) is not MLP:
+            return None
+        return NativeForm((self.n_inputs, *self.hidden, self.n_outputs), self.activation)
+
+    def describe_layers(self) -> str:
+        """Name the hidden layers."""
+        return describe_hidden(self.hidden, self.activation)
 
     def _layers(self, position: Position) -> Iterator[jax.Array]:
         start = 0

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mile._errors import Status
+from mile.fitting.result import Fit
 from mile.plot._style import (
     ENSEMBLE,
     FAILED,
@@ -21,8 +22,7 @@ from mile.plot._style import (
     new_axes,
     nothing,
 )
-from mile.results import Fit
-from mile.samplers import TITLES
+from mile.samplers import title_of
 from mile.samplers.base import spacing
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def accumulation(fit: Fit, x: Float[np.ndarray, "row feature"], y: np.ndarray, *
         together,
         color=MILE,
         linewidth=2.2,
-        label=f"{TITLES.get(fit.sampler.name, fit.sampler.name)}, {count(n_chains, 'chain')}",
+        label=f"{title_of(fit.sampler.name)}, {count(n_chains, 'chain')}",
     )
     ax.axhline(ensemble, color=ENSEMBLE, linestyle="--", linewidth=1.4, label="deep ensemble")
     log_axis(ax, "x", numbers)

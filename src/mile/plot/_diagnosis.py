@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mile.diagnose import Diagnosis, Group
+from mile.diagnose.diagnosis import Diagnosis, Group
 from mile.plot._style import ENSEMBLE, FAILED, MILE, WANTED, finish, log_axis, new_axes, nothing
 
 if TYPE_CHECKING:

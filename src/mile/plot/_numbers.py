@@ -1,6 +1,6 @@
 """Predictions of a number against what was observed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -23,7 +23,7 @@ from mile.plot._style import (
     percent,
     percent_axis,
 )
-from mile.predict import ClassPredictive, Predictive
+from mile.predict import AbstractPredictive, Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,27 +138,19 @@ def pit(predictive: Predictive, y: Float[np.ndarray, " row"], *, ax: "Axes | Non
     return finish(ax, title, "predicted probability of a smaller value", "rows", "upper right")
 
 
-def uncertainty(predictive: Predictive | ClassPredictive, *, target: str = "y", ax: "Axes | None" = None) -> "Axes":
+def uncertainty(predictive: AbstractPredictive, *, target: str = "y", ax: "Axes | None" = None) -> "Axes":
     """Draw ignorance against noise: what more data could and could not remove."""
-    ax = new_axes(ax)
-    labels = (f"noise, standard deviation of {target}", "ignorance, standard dev.")
-    if isinstance(predictive, ClassPredictive):
-        epistemic: Any = predictive.mutual_information
-        noise = predictive.entropy - epistemic
-        share = epistemic / np.maximum(predictive.entropy, np.finfo(float).tiny)
-        labels = ("noise, expected entropy (nats)", "ignorance (nats)")
-    else:
-        epistemic, noise = predictive.epistemic_std, predictive.aleatoric_std
-        share = np.square(epistemic) / np.maximum(np.square(predictive.std), np.finfo(float).tiny)
-    rows = even_choice(len(noise), _MOST_POINTS)
-    for which, values in (("x", noise[rows]), ("y", epistemic[rows])):
-        if log_axis(ax, which, values):
-            getattr(ax, f"set_{which}lim")(*_ends(values))
-    ax.plot(noise[rows], epistemic[rows], "o", color=MILE, alpha=0.5, markersize=4.0, markeredgewidth=0)
+    ax, found = new_axes(ax), predictive.uncertainty()
+    rows = even_choice(len(found.noise), _MOST_POINTS)
+    noise, ignorance = found.noise[rows], found.ignorance[rows]
+    if log_axis(ax, "x", noise):
+        ax.set_xlim(*_ends(noise))
+    if log_axis(ax, "y", ignorance):
+        ax.set_ylim(*_ends(ignorance))
+    ax.plot(noise, ignorance, "o", color=MILE, alpha=0.5, markersize=4.0, markeredgewidth=0)
     ax.axline((1, 1), (2, 2), color=FAILED, linewidth=1.0, linestyle=":", label="as much ignorance as noise")
-    what = "entropy" if isinstance(predictive, ClassPredictive) else "variance"
-    title = f"Ignorance makes up {percent(float(np.median(share)))} of the {what} of the median row"
-    return finish(ax, title, *labels, "lower right")
+    title = f"Ignorance makes up {percent(float(np.median(found.share)))} of the {found.whole} of the median row"
+    return finish(ax, title, found.noise_label.replace("{target}", target), found.ignorance_label, "lower right")
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:

@@ -5,8 +5,7 @@ mixture. Rows are processed in padded blocks of one fixed size, so a row's numbe
 neighbors, and memory does not depend on the number of rows.
 """
 
-from mile.predict._classes import ClassPredictive
-from mile.predict._mixture import DEFAULT_MEMORY
-from mile.predict._numbers import Predictive
+from mile.likelihoods import AbstractPredictive, ClassPredictive, Predictive
+from mile.predict._mixture import DEFAULT_MEMORY, DrawMixture, predict
 
-__all__ = ["DEFAULT_MEMORY", "ClassPredictive", "Predictive"]
+__all__ = ["DEFAULT_MEMORY", "AbstractPredictive", "ClassPredictive", "DrawMixture", "Predictive", "predict"]

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float
 from mile import native
 from mile._types import Features
 from mile.execution import InProcess
-from mile.likelihoods import Categorical, Gaussian
+from mile.likelihoods import AbstractLikelihood, AbstractPredictive, AbstractResponse
+from mile.likelihoods.base import Evaluate, PerDraw
 from mile.storage import FlatDraws
 
 DEFAULT_MEMORY = 1 << 30
@@ -35,11 +36,11 @@ _SUMMARY_ROWS = 960  # ten tiles of the native kernel
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class DrawMixture:
     """Draws of a network, the rows to predict, and the way to walk over them in blocks."""
 
     network: Any
-    likelihood: Gaussian | Categorical
+    likelihood: AbstractLikelihood
     draws: Float[np.ndarray, "draw d"] | FlatDraws
     x: Float[np.ndarray, "row feature"]
     memory: int
@@ -53,6 +54,11 @@ class Mixture:
     @property
     def n_rows(self) -> int:
         return len(self.x)
+
+    @property
+    def n_draws(self) -> int:
+        """Components of the mixture."""
+        return len(self.draws)
 
     @property
     def row_bytes(self) -> int:
@@ -106,12 +112,17 @@ class Mixture:
         parts = self.backend.map(one_block, list(starts))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
 
-    def over_draws(self, kernel: native.Specification) -> tuple[np.ndarray, np.ndarray]:
+    def native_means(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the native kernel's means over draws, and the center of the first output that they refer to.
+
+        None if the kernel is not in use or does not have the likelihood's head.
 
         With a single block of rows the parts of the draws run side by side, otherwise the blocks do. One row takes
         less time than starting threads.
         """
+        kernel = self.kernel
+        if kernel is None or not kernel.has_head:
+            return None
         blocks = [slice(start, start + _SUMMARY_ROWS) for start in range(0, self.n_rows, _SUMMARY_ROWS)]
         parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
         threads, alone = InProcess(), InProcess(n_threads=1)
@@ -125,6 +136,25 @@ class Mixture:
 
         centers, means = zip(*outer.map(one_block, blocks or [slice(0, 0)]), strict=True)
         return np.concatenate(centers), np.concatenate(means, axis=1)
+
+    def native_normals(self, location: PerDraw, scale: PerDraw) -> Evaluate | None:
+        """Return the native distribution function and density of mixtures of normals, if the kernel is in use."""
+        if self.kernel is None:
+            return None
+        by_row, precision = np.ascontiguousarray(location.T), np.ascontiguousarray(1.0 / scale.T)
+        return lambda y: native.mixture(by_row, precision, y)
+
+
+def predict(
+    network: Any,
+    likelihood: AbstractLikelihood,
+    draws: Float[np.ndarray, "draw d"] | FlatDraws,
+    x: Float[np.ndarray, "row feature"],
+    response: AbstractResponse,
+    memory: int = DEFAULT_MEMORY,
+) -> AbstractPredictive:
+    """Return the predictive distribution of each row of encoded features."""
+    return likelihood.predictive(DrawMixture(network, likelihood, draws, x, memory), response)
 
 
 def _pad_last(array: np.ndarray, size: int) -> np.ndarray:

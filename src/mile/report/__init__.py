@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from mile.diagnose import Diagnosis, diagnose
+from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
+from mile.fitting.result import Fit
 from mile.report import _cautions, _figures, _words
-from mile.report._rows import Rows, choose_rows
+from mile.report._rows import ObservedRows, choose_rows
 from mile.report._scores import Assessment, assess, headline, worst_rows
-from mile.results import Fit
 
 __all__ = ["render"]
 
@@ -33,6 +33,7 @@ def render(
     target: str | None = None,
     seconds: float | None = None,
     notes: Sequence[str] = (),
+    numbers: np.ndarray | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> str:
     """Return the whole page as text.
@@ -54,6 +55,8 @@ def render(
         That the fit took.
     notes
         Sentences to add below the summary.
+    numbers
+        Where each row was in the user's table; by default as they come.
     diagnosis
         If `diagnose(fit, x)` has been called before.
 
@@ -73,8 +76,9 @@ def render(
     '<!doctype html>'
     """
     names = _words.feature_names(fit, feature_names)
+    x, fit = None if x is None else fit.encoder.transform(np.asarray(x)), fit.for_encoded
     target = None if target is None else _words.printable(target)
-    used = choose_rows(fit, x, y)
+    used = choose_rows(fit, x, y, numbers)
     diagnosis, assessment = _judge(fit, used, diagnosis)
     page = _template().render(
         title=title,
@@ -92,7 +96,7 @@ def render(
     return page.encode(errors="replace").decode()  # a name may contain half a character, which no file can
 
 
-def _judge(fit: Fit, rows: Rows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:
+def _judge(fit: Fit, rows: ObservedRows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:
     """Work out diagnosis and scores side by side."""
     tasks: list[Callable[[], Any]] = [
         lambda: None if rows is None or rows.y is None else assess(fit, rows),
@@ -103,7 +107,7 @@ def _judge(fit: Fit, rows: Rows | None, diagnosis: Diagnosis | None) -> tuple[Di
 
 
 def _about_rows(
-    fit: Fit, used: Rows | None, assessment: Assessment | None, rows: str, names: list[str]
+    fit: Fit, used: ObservedRows | None, assessment: Assessment | None, rows: str, names: list[str]
 ) -> dict[str, Any]:
     """Return what the page says about predictions of observed rows."""
     if used is None or assessment is None:
@@ -112,7 +116,7 @@ def _about_rows(
         "scores": headline(fit, assessment),
         "worst": worst_rows(fit, used, assessment, names),
         "rows": _words.describe_rows(used, rows),
-        "rows_note": _words.about_scores(fit, used),
+        "rows_note": _words.about_scores(fit, used, assessment),
     }
 
 

@@ -1,11 +1,10 @@
 """What the predictions of observed rows warn of, each with what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from mile.predict import ClassPredictive
-from mile.report._rows import Rows
+from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment
 
 _FEW_ROWS = 30
@@ -15,7 +14,7 @@ _NORMAL_WIDTH = 3.29  # of a 90 % interval in standard deviations
 _STD_EXCESS = 5.0
 
 
-def cautions(rows: Rows | None, assessment: Assessment | None) -> list[str]:
+def cautions(rows: ObservedRows | None, assessment: Assessment | None) -> list[str]:
     """Return one sentence for everything that should be known about the predictions."""
     found = []
     if rows is not None and rows.n_unusable:
@@ -26,10 +25,8 @@ def cautions(rows: Rows | None, assessment: Assessment | None) -> list[str]:
     if assessment is None:
         return found
     found += _about_observations(assessment.y)
-    if isinstance(assessment.mile, ClassPredictive):
-        found += _about_confidence(assessment)
-    else:
-        found += [*_about_coverage(assessment), *_about_spread(assessment)]
+    for name in assessment.mile.caution_names:
+        found += _CAUTIONS[name](assessment)
     return [*found, *_about_ensemble(assessment)]
 
 
@@ -103,3 +100,10 @@ def _about_ensemble(assessment: Assessment) -> Iterator[str]:
             f"{-mean:.3f} in LPPD{chance}. "
             'Give more warmup_steps and sampling_steps, or use sampler="deep_ensemble".'
         )
+
+
+_CAUTIONS: dict[str, Callable[[Assessment], Iterator[str]]] = {
+    "coverage": _about_coverage,
+    "spread": _about_spread,
+    "confidence": _about_confidence,
+}

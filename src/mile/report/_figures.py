@@ -1,91 +1,113 @@
 """Which figures a page has, in which order, and how to read each."""
 
-from typing import Any
+from collections.abc import Callable
 
 from mile import plot
-from mile.diagnose import Diagnosis
-from mile.predict import ClassPredictive
-from mile.report._rows import Rows
+from mile.diagnose.diagnosis import Diagnosis
+from mile.fitting.result import Fit
+from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment
 from mile.report._svg import Drawing, draw, settings
-from mile.results import Fit
 
 
 def sections(
-    fit: Fit, rows: Rows | None, assessment: Assessment | None, diagnosis: Diagnosis, target: str
+    fit: Fit, rows: ObservedRows | None, assessment: Assessment | None, diagnosis: Diagnosis, target: str
 ) -> dict[str, list[Drawing]]:
     """Return the figures of the parts of a page: predictions, sampling, mixing."""
     with settings():
         return {
-            "predictions": [] if assessment is None else _predictions(fit, rows, assessment, target),
+            "predictions": [] if rows is None or assessment is None else _predictions(fit, rows, assessment, target),
             "sampling": [*([] if rows is None or assessment is None else [_accumulation(fit, rows)]), *_tuning(fit)],
             "mixing": _mixing(diagnosis),
         }
 
 
-def _predictions(fit: Fit, rows: Rows | None, assessment: Assessment, target: str) -> list[Drawing]:
-    mile, y, name = assessment.mile, assessment.y, [*assessment.scores][-1]
-    uncertainty = draw(
+def _predictions(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> list[Drawing]:
+    """Return the figures that the predictive distribution names."""
+    found = [_FIGURES[name](fit, rows, assessment, target) for name in assessment.mile.figure_names]
+    return [figure for figure in found if figure is not None]
+
+
+def _uncertainty(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
         "uncertainty",
         plot.uncertainty,
-        mile,
+        assessment.mile,
+        target=target,
         help="Each dot is a row. Noise stays however much data there is; ignorance is what more data would remove.",
-        **({} if isinstance(mile, ClassPredictive) else {"target": target}),
     )
-    if isinstance(mile, ClassPredictive):
-        found = [
-            draw(
-                "reliability",
-                plot.reliability,
-                mile,
-                y,
-                name=name,
-                help="On the diagonal, stated and actual confidence agree.",
-            ),
-            draw("confidence", plot.confidence, mile, y, help="Wrong predictions should have low confidence."),
-        ]
-        return [*found, uncertainty, *_surprises(fit, rows, assessment)]
-    other: Any = None if assessment.ensemble is mile else assessment.ensemble
-    return [
-        draw(
-            "intervals",
-            plot.intervals,
-            mile,
-            y,
-            target=target,
-            help="Each bar is the interval of one row; one in ten rows should lie outside.",
-        ),
-        draw(
-            "coverage",
-            plot.coverage,
-            mile,
-            y,
-            name=name,
-            other=other,
-            help="On the diagonal, as many rows lie inside as the intervals promise. Below it they are too narrow.",
-        ),
-        draw("pit", plot.pit, mile, y, help="Flat is right. A U means intervals too narrow, a hump too wide."),
-        uncertainty,
-    ]
 
 
-def _surprises(fit: Fit, rows: Rows | None, assessment: Assessment) -> list[Drawing]:
-    shape = getattr(fit.network, "input_shape", ())
-    if rows is None or len(shape) not in (2, 3):
-        return []
-    return [
-        draw(
-            "surprises",
-            plot.surprises,
-            assessment.mile,
-            assessment.y,
-            rows.x.reshape(-1, *shape),
-            help="Below each image the predicted label, and the one it has. Some labels may be mistakes.",
-        )
-    ]
+def _reliability(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
+        "reliability",
+        plot.reliability,
+        assessment.mile,
+        assessment.y,
+        name=[*assessment.scores][-1],
+        help="On the diagonal, stated and actual confidence agree.",
+    )
 
 
-def _accumulation(fit: Fit, rows: Rows) -> Drawing:
+def _confidence(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "Wrong predictions should have low confidence."
+    return draw("confidence", plot.confidence, assessment.mile, assessment.y, help=help)
+
+
+def _intervals(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
+        "intervals",
+        plot.intervals,
+        assessment.mile,
+        assessment.y,
+        target=target,
+        help="Each bar is the interval of one row; one in ten rows should lie outside.",
+    )
+
+
+def _coverage(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
+        "coverage",
+        plot.coverage,
+        assessment.mile,
+        assessment.y,
+        name=[*assessment.scores][-1],
+        other=None if assessment.ensemble is assessment.mile else assessment.ensemble,
+        help="On the diagonal, as many rows lie inside as the intervals promise. Below it they are too narrow.",
+    )
+
+
+def _pit(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "Flat is right. A U means intervals too narrow, a hump too wide."
+    return draw("pit", plot.pit, assessment.mile, assessment.y, help=help)
+
+
+def _surprises(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing | None:
+    shape = fit.network.input_shape
+    if len(shape) not in (2, 3):
+        return None
+    return draw(
+        "surprises",
+        plot.surprises,
+        assessment.mile,
+        assessment.y,
+        rows.x.reshape(-1, *shape),
+        help="Below each image the predicted label, and the one it has. Some labels may be mistakes.",
+    )
+
+
+_FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | None]] = {
+    "intervals": _intervals,
+    "coverage": _coverage,
+    "pit": _pit,
+    "uncertainty": _uncertainty,
+    "reliability": _reliability,
+    "confidence": _confidence,
+    "surprises": _surprises,
+}
+
+
+def _accumulation(fit: Fit, rows: ObservedRows) -> Drawing:
     return draw(
         "accumulation",
         plot.accumulation,

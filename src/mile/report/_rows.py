@@ -1,18 +1,18 @@
 """The rows that a page judges predictions by."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from mile.likelihoods import Categorical
-from mile.results import Fit
+from mile.fitting.result import Fit
 
 _MOST_CELLS = 12_000_000  # draws x rows; more would take longer than a page may
 _MOST_ROWS = 5_000
 
 
-class Rows(NamedTuple):
-    """Features and observed values that can be used, with their places in the table they come from."""
+class ObservedRows(NamedTuple):
+    """Encoded features and observed values that can be used, with their places in the table that they come from."""
 
     x: np.ndarray
     y: np.ndarray | None
@@ -21,8 +21,12 @@ class Rows(NamedTuple):
     n_unusable: int  # without a finite value, or with a label that training never saw
 
 
-def choose_rows(fit: Fit, x: Any, y: Any) -> Rows | None:
+def choose_rows(
+    fit: Fit, x: np.ndarray | None, y: ArrayLike | None, numbers: np.ndarray | None = None
+) -> ObservedRows | None:
     """Return the rows to use, an even selection of very many; None if there are none.
+
+    `x` is encoded; `numbers` say where each row was in the user's table, by default at its own place.
 
     Raises
     ------
@@ -31,22 +35,17 @@ def choose_rows(fit: Fit, x: Any, y: Any) -> Rows | None:
     """
     if x is None:
         return None
-    x = np.asarray(x, float)
     if x.ndim != 2 or x.shape[1] != fit.network.n_inputs:
         raise ValueError(f"x must have shape (rows, {fit.network.n_inputs}); got {x.shape}.")
     y = None if y is None else np.asarray(y)
     if y is not None and y.shape != (len(x),):
         raise ValueError(f"y must have one entry for each of the {len(x)} rows of x; got shape {y.shape}.")
-    usable = np.flatnonzero(_usable(fit, y)) if y is not None else np.arange(len(x))
+    usable = np.flatnonzero(fit.response.usable(y)) if y is not None else np.arange(len(x))
     if not usable.size:
         return None
     n_draws = int(fit.ok.sum()) * fit.chains.logdensity.shape[1]
     most = int(np.clip(_MOST_CELLS // n_draws, 1, _MOST_ROWS))
     chosen = usable[np.linspace(0, len(usable) - 1, min(len(usable), most)).round().astype(int)]
-    return Rows(x[chosen], None if y is None else y[chosen], chosen, len(x), len(x) - len(usable))
-
-
-def _usable(fit: Fit, y: np.ndarray) -> np.ndarray:
-    if isinstance(fit.likelihood, Categorical):
-        return np.isin(y, np.arange(fit.likelihood.n_classes) if fit.classes is None else fit.classes)
-    return np.isfinite(y.astype(float))
+    numbers = np.arange(len(x)) if numbers is None else numbers
+    observed = None if y is None else y[chosen]
+    return ObservedRows(x[chosen], observed, numbers[chosen], len(x), len(x) - len(usable))

@@ -12,11 +12,10 @@ from mile import native
 from mile._errors import Status
 from mile._progress import duration
 from mile.configuration import describe
-from mile.diagnose import Diagnosis
-from mile.likelihoods import Categorical
-from mile.report._rows import Rows
-from mile.report._scores import crps_rows, number
-from mile.results import Fit
+from mile.diagnose.diagnosis import Diagnosis
+from mile.fitting.result import Fit
+from mile.report._rows import ObservedRows
+from mile.report._scores import Assessment, crps_rows, number
 
 _MOST_NAMES = 12
 _LONGEST_NAME = 60  # characters
@@ -32,11 +31,10 @@ def feature_names(fit: Fit, names: Sequence[str] | None) -> list[str]:
         If there are not as many names as features.
     """
     n_inputs = fit.network.n_inputs
-    if names is None:
-        return [f"feature {column}" for column in range(n_inputs)]
-    if len(names) != n_inputs:
-        raise ValueError(f"feature_names must have {n_inputs} entries; got {len(names)}.")
-    return [text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…" for text in map(str, names)]
+    found = fit.encoder.names(names, n_inputs)
+    if len(found) != n_inputs:
+        raise ValueError(f"feature_names must have {n_inputs} entries; got {len(found)}.")
+    return [text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…" for text in map(str, found)]
 
 
 def printable(text: Any) -> str:
@@ -73,9 +71,7 @@ def _what(fit: Fit, target: str | None, names: list[str]) -> str:
     filters = [one.filters for one in getattr(fit.network, "convolutions", ())]
     noun = "filter" if filters == [1] else "filters"
     inside = f", convolutions with {' and '.join(map(str, filters))} {noun}{inside}" if filters else inside
-    aim = f"{target or 'y'} and its noise"
-    if isinstance(fit.likelihood, Categorical):
-        aim = f"{target or 'y'}, one of {fit.likelihood.n_classes:,} classes,"
+    aim = fit.likelihood.aim(target or "y")
     n_features = f"{len(names):,} feature{'' if len(names) == 1 else 's'}"
     n_features = getattr(fit.network, "reads", n_features)
     shown = ", ".join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
@@ -93,7 +89,7 @@ def _processor(fit: Fit) -> str:
     return f"{native.kernel_name() if kernel else 'XLA'} on {jax.default_backend().upper()}"
 
 
-def describe_rows(rows: Rows, what: str) -> str:
+def describe_rows(rows: ObservedRows, what: str) -> str:
     """Say which rows the scores are of."""
     n_used = len(rows.numbers)
     known = what if what[:1].isdigit() else f"{n_used:,} {what}"
@@ -103,14 +99,14 @@ def describe_rows(rows: Rows, what: str) -> str:
     return known
 
 
-def about_scores(fit: Fit, rows: Rows) -> str:
+def about_scores(fit: Fit, rows: ObservedRows, assessment: Assessment) -> str:
     """Say what was left out of the scores to keep the page quick, if anything was."""
     n_crps = crps_rows(fit, rows)
-    few = n_crps < len(rows.x) and not isinstance(fit.likelihood, Categorical)
+    few = n_crps < len(rows.x) and "crps" in assessment.mile.score_names
     return f"CRPS is of {n_crps:,} of the rows, evenly chosen." if few else ""
 
 
-def without_rows(rows: Rows | None) -> str:
+def without_rows(rows: ObservedRows | None) -> str:
     """Say why there are no scores."""
     if rows is None:
         return "No observed rows were given, so this page has diagnostics of the chains only."

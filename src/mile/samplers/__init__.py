@@ -1,20 +1,14 @@
-"""All samplers, in one table."""
+"""Samplers: each file registers its class, with the presets and the title that belong to it."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
+from mile import _registry
 from mile._checks import check_choice, check_count
-from mile.samplers import adjusted as _adjusted
-from mile.samplers import mile as _mile
-from mile.samplers import naive_mclmc as _naive_mclmc
-from mile.samplers import nuts as _nuts
-from mile.samplers import pgps as _pgps
-from mile.samplers import split_hmc as _split_hmc
-from mile.samplers import stochastic as _stochastic
 from mile.samplers.adjusted import Adjusted
 from mile.samplers.auto import MINIBATCHES, Auto, with_plan
-from mile.samplers.base import Draw, Finished, Sampler, Tuned
+from mile.samplers.base import Draw, Finished, NamedSampler, Sampler, Tuned
 from mile.samplers.mile import Mile
 from mile.samplers.naive_mclmc import NaiveMclmc
 from mile.samplers.nuts import Nuts
@@ -23,45 +17,14 @@ from mile.samplers.point import DeepEnsemble
 from mile.samplers.split_hmc import SplitHmc
 from mile.samplers.stochastic import Stochastic
 
-# Name of a sampler -> its presets. The first preset of each is what its paper used, and what "default" stands for
-# where there is no other.
-SAMPLERS: Mapping[str, Mapping[str, Any]] = {
-    "mile": _mile.PRESETS,
-    "adjusted": _adjusted.PRESETS,
-    "stochastic": _stochastic.PRESETS,
-    "nuts": _nuts.PRESETS,
-    "naive_mclmc": _naive_mclmc.PRESETS,
-    "split_hmc": _split_hmc.PRESETS,
-    "pgps": _pgps.PRESETS,
-    "deep_ensemble": dict.fromkeys(_mile.PRESETS, DeepEnsemble()),
-}
-# What pages and tables call them; a sampler of the user's own has its name.
-TITLES: Mapping[str, str] = {
-    "mile": "MILE",
-    "adjusted": "adjusted MCLMC",
-    "stochastic": "stochastic MILE",
-    "nuts": "NUTS",
-    "naive_mclmc": "naive MCLMC",
-    "split_hmc": "split HMC",
-    "pgps": "PGPS",
-    "deep_ensemble": "deep ensemble",
-}
-# Words that stand for a choice among them: the sampler that suits the time limit, and the preset without bias.
-AUTO, EXACT = "auto", "exact"
+AUTO = "auto"  # the sampler that suits the time limit
+EXACT = "exact"  # the preset without bias
 DEFAULT = "default"  # the preset of the estimators
-PRESETS = (*_mile.PRESETS, EXACT)
-
-# What files may name.
-KINDS: Mapping[str, Any] = {name: type(presets["paper"]) for name, presets in SAMPLERS.items()} | {AUTO: Auto}
 
 __all__ = [
     "AUTO",
     "DEFAULT",
-    "KINDS",
     "MINIBATCHES",
-    "PRESETS",
-    "SAMPLERS",
-    "TITLES",
     "Adjusted",
     "Auto",
     "DeepEnsemble",
@@ -69,6 +32,7 @@ __all__ = [
     "Finished",
     "Mile",
     "NaiveMclmc",
+    "NamedSampler",
     "Nuts",
     "Pgps",
     "Sampler",
@@ -76,6 +40,9 @@ __all__ = [
     "Stochastic",
     "Tuned",
     "configure",
+    "preset_names",
+    "presets_of",
+    "title_of",
     "with_plan",
 ]
 
@@ -108,23 +75,37 @@ def configure(
         sampler, preset = "adjusted", "paper"
     budgets = {"warmup_steps": warmup_steps, "sampling_steps": sampling_steps, "n_draws": n_draws}
     budgets = {name: check_count(name, value) for name, value in budgets.items() if value is not None}
-    if isinstance(sampler, str) and sampler in (*SAMPLERS, AUTO):
-        check_choice("preset", preset, PRESETS)
-        if sampler != AUTO:
-            return _with_budgets(_preset(sampler, preset), budgets)
-        full, stochastic = (_with_budgets(_preset(name, preset), budgets) for name in ("mile", "stochastic"))
-        return Auto(full=full, stochastic=stochastic)
-    if not hasattr(type(sampler), "phases"):
-        raise ValueError(f"sampler must be one of {sorted((*SAMPLERS, AUTO))} or a sampler object; got {sampler!r}.")
+    if isinstance(sampler, str) and sampler in _registry.sampler:
+        presets = presets_of(sampler)
+        return _with_budgets(presets[check_choice("preset", preset, presets)], budgets)
+    if isinstance(sampler, str) or not hasattr(type(sampler), "phases"):
+        raise ValueError(f"sampler must be one of {list(_registry.sampler)} or a sampler object; got {sampler!r}.")
     return _with_budgets(sampler, budgets)
 
 
-def _preset(sampler: str, name: str) -> Any:
-    presets = SAMPLERS[sampler]
-    return presets["paper"] if name == DEFAULT and name not in presets else presets[name]
+def presets_of(name: str) -> Mapping[str, Sampler]:
+    """Return the presets of the sampler of that name, with the one that estimators begin with."""
+    presets = cast(type[NamedSampler], _registry.sampler[name]).presets()
+    return {DEFAULT: presets["paper"], **presets}
 
 
-def _with_budgets(configured: Any, budgets: dict[str, int]) -> Any:
+def preset_names() -> list[str]:
+    """Return the names of all presets of all samplers."""
+    return sorted({EXACT}.union(*(presets_of(name) for name in _registry.sampler)))
+
+
+def title_of(sampler: str) -> str:
+    """Return what pages and tables call the sampler of a name; one that is not registered has its name."""
+    return cast(type[NamedSampler], _registry.sampler[sampler]).title if sampler in _registry.sampler else sampler
+
+
+def _with_budgets(configured: Sampler, budgets: Mapping[str, int]) -> Sampler:
+    if isinstance(configured, Auto):
+        return dataclasses.replace(
+            configured,
+            full=_with_budgets(configured.full, budgets),
+            stochastic=_with_budgets(configured.stochastic, budgets),
+        )
     known = {field.name for field in dataclasses.fields(configured)}
     given = {name: value for name, value in budgets.items() if name in known}
     if "sampling_steps" in given:

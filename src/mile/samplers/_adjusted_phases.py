@@ -16,7 +16,7 @@ from mile._errors import Status
 from mile._types import Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _trajectories, _virial
 from mile.samplers._decoherence import Moments, init_moments, length_from_autocorrelation, update_moments
-from mile.samplers._phases import Tuning
+from mile.samplers._phases import MileTuning
 from mile.samplers._virial import Virial
 from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, inverse_mass_from
 
@@ -24,7 +24,7 @@ _SMALLEST_MOVING_SHARE = 0.01  # of the proposals; a chain that moves more rarel
 _CAUTION = 0.3  # first step size to try, relative to MILE's, whose energy error is far larger
 
 
-class Adapting(NamedTuple):
+class AdjustedAdapting(NamedTuple):
     """Carry of the adaptation; moments and samples are of the draws since the phase began."""
 
     walk: _trajectories.Walk
@@ -36,7 +36,7 @@ class Adapting(NamedTuple):
     samples: Float[Array, "capacity coordinate"]  # as many as there were proposals, the rest is unused
 
 
-class Sampling(NamedTuple):
+class AdjustedSampling(NamedTuple):
     """Carry of the sampling phase."""
 
     walk: _trajectories.Walk
@@ -62,7 +62,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
     meta_fields=["n_coordinates", "capacity"],
 )
 @dataclass(frozen=True, kw_only=True)
-class Adapt:
+class AdjustedAdaptationPhase:
     """Adapt the step size by dual averaging, and gather what metric and length are made of."""
 
     record: ClassVar[type] = AdjustmentRecord
@@ -81,10 +81,10 @@ class Adapt:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Tuning | Adapting, target: Target) -> Adapting:
-        """Begin with MILE's chain, or go on."""
+    def init(self, key: Key, carry: MileTuning | AdjustedAdapting, target: Target) -> AdjustedAdapting:
+        """Begin with MILE's chain, or continue with the chain of the phase before."""
         key_walk, key_choice = jax.random.split(key)
-        known = self._from_mile(key_choice, carry) if isinstance(carry, Tuning) else carry
+        known = self._from_mile(key_choice, carry) if isinstance(carry, MileTuning) else carry
         adapting = jax.tree.map(lambda new, old: jnp.where(self.sets_metric, new, old), _set_metric(known), known)
         step_size = jnp.exp(adapting.averaging.log_average)
         nothing = init_moments(adapting.walk.draw.position)
@@ -100,7 +100,7 @@ class Adapt:
             samples=jnp.zeros_like(adapting.samples),
         )
 
-    def step(self, key: Key, carry: Adapting, target: Target) -> tuple[Adapting, AdjustmentRecord]:
+    def step(self, key: Key, carry: AdjustedAdapting, target: Target) -> tuple[AdjustedAdapting, AdjustmentRecord]:
         """Make one step of a trajectory, and learn where it ends."""
         step_size = jnp.exp(carry.averaging.log_step_size)
         mean_steps = _trajectories.expected_steps(step_size, carry.L, self.longest)
@@ -113,13 +113,13 @@ class Adapt:
         moments, gradients = jax.lax.cond(
             ended, _gather, lambda *known: known[:2], carry.moments, carry.gradients, walk.draw
         )
-        carry = Adapting(walk, averaging, carry.L, moments, gradients, carry.coordinates, samples)
+        carry = AdjustedAdapting(walk, averaging, carry.L, moments, gradients, carry.coordinates, samples)
         record = AdjustmentRecord(
             jnp.exp(averaging.log_step_size), _trajectories.acceptance(walk.tally), walk.draw.logdensity
         )
         return carry, record
 
-    def finish(self, carry: Adapting) -> Finished:
+    def finish(self, carry: AdjustedAdapting) -> Finished:
         """Hand on the averaged step size, and the length if it is to be set and can be measured."""
         count = jnp.minimum(carry.walk.tally.proposals, self.capacity)
         length, measured = length_from_autocorrelation(carry.samples, count, 1, carry.L, carry.L, self.length_factor)
@@ -128,7 +128,7 @@ class Adapt:
         report = _report(carry.walk, jnp.exp(carry.averaging.log_average), carry.L)
         return Finished(carry, _status(carry.walk), report | {"L_measured": measured.astype(length.dtype)})
 
-    def _from_mile(self, key: Key, carry: Tuning) -> Adapting:
+    def _from_mile(self, key: Key, carry: MileTuning) -> AdjustedAdapting:
         """Turn MILE's chain at the end of phase II into one to be adapted, in the target's units."""
         position, zero = carry.state.position, jnp.zeros_like(carry.state.logdensity)
         dimension = position.shape[0]
@@ -144,9 +144,9 @@ class Adapt:
             last_energy_change=zero,
             unit=jnp.ones_like(position),
             start_logdensity=carry.health.start_logdensity,
-            tally=_trajectories.Tally(count, count, count, zero, zero),
+            tally=_trajectories.ProposalTally(count, count, count, zero, zero),
         )
-        return Adapting(
+        return AdjustedAdapting(
             walk=walk,
             averaging=_trajectories.start_averaging(_CAUTION * carry.step_size.value),
             L=jnp.full_like(zero, math.sqrt(dimension)),
@@ -159,7 +159,7 @@ class Adapt:
 
 @partial(_register_phase, data_fields=["n_steps", "n_records", "longest"], meta_fields=[])
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class AdjustedSamplingPhase:
     """Sampling with everything fixed."""
 
     name: str = ""
@@ -167,15 +167,15 @@ class Sample:
     n_records: int
     longest: int
 
-    def init(self, key: Key, carry: Adapting, target: Target) -> Sampling:
+    def init(self, key: Key, carry: AdjustedAdapting, target: Target) -> AdjustedSampling:
         """Begin a trajectory from where the adaptation stopped."""
         step_size = jnp.exp(carry.averaging.log_average)
         walk = _trajectories.start(
             key, _trajectories.renew(carry.walk), _trajectories.expected_steps(step_size, carry.L, self.longest)
         )
-        return Sampling(walk, step_size, carry.L, _virial.init(walk.unit))
+        return AdjustedSampling(walk, step_size, carry.L, _virial.init(walk.unit))
 
-    def step(self, key: Key, carry: Sampling, target: Target) -> tuple[Sampling, Draw]:
+    def step(self, key: Key, carry: AdjustedSampling, target: Target) -> tuple[AdjustedSampling, Draw]:
         """Make one step of a trajectory; the draw is the last one accepted."""
         mean_steps = _trajectories.expected_steps(carry.step_size, carry.L, self.longest)
         walk, _, _ = _trajectories.advance(key, carry.walk, target, carry.step_size, mean_steps)
@@ -183,7 +183,7 @@ class Sample:
         virial = _virial.update(carry.virial, walk.draw, self.n_steps, self.n_records)
         return carry._replace(walk=walk, virial=virial), draw
 
-    def finish(self, carry: Sampling) -> Finished:
+    def finish(self, carry: AdjustedSampling) -> Finished:
         """Judge the chain."""
         virial = _virial.ratio(carry.virial, self.n_steps, self.n_records)
         tally, status = carry.walk.tally, _status(carry.walk)
@@ -192,7 +192,7 @@ class Sample:
         return Finished(carry, status, _report(carry.walk, carry.step_size, carry.L) | {"virial": virial})
 
 
-def _set_metric(carry: Adapting) -> Adapting:
+def _set_metric(carry: AdjustedAdapting) -> AdjustedAdapting:
     """Take the spread of the draws seen so far for units; trajectories get the length that suits a normal."""
     walk = carry.walk
     change = _spread(carry.moments, carry.gradients)

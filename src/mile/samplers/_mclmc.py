@@ -49,7 +49,7 @@ def step(key: Key, state: State, target: Target, step_size: Scalar, L: Scalar | 
     If position, velocity, log density or the square of the energy change is not finite afterwards, the
     chain stays where it was and continues in a fresh direction.
     """
-    native_step = getattr(target, "native_step", lambda *_: None)(key, state.position)
+    native_step = target.native_step(key, state.position)
     if native_step is None:
         return _step(key, state, target, step_size, L)
 

@@ -2,15 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from mile._errors import Status
-from mile._types import Count, Key, Position, Scalar
-from mile.posterior import Scaled
+from mile._types import Count, Key, Number, Position, Scalar, Target
+from mile.posterior import RescaledTarget
 from mile.samplers import _mclmc, _noise
 from mile.samplers.base import LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION
 
@@ -19,7 +19,7 @@ _LARGEST_ENERGY_CHANGE = 10.0  # in standard deviations as wanted; beyond, the i
 _ORDER, _CHOICE, _DIRECTION = 1, 2, 3  # what is drawn besides the noise of a move
 
 
-class Chain(NamedTuple):
+class MinibatchChain(NamedTuple):
     """Where a chain is, and what is counted of the phase under way."""
 
     state: _mclmc.State  # log density and gradient are those of the last mini-batch
@@ -45,7 +45,7 @@ class Fixed(NamedTuple):
     missing: Position  # standard deviation of the noise that is added to that of the gradient
 
 
-class Moved(NamedTuple):
+class MinibatchMove(NamedTuple):
     """What one step did; `difference` is that of two mini-batches' gradients at the old position."""
 
     energy_change: Scalar
@@ -55,11 +55,15 @@ class Moved(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Tilted:
+class Tilted(Target):
     """A target with noise: a slope is added to its log density."""
 
-    target: Any
+    target: Target
     slope: Position
+
+    def logdensity(self, position: Position) -> Scalar:
+        """Return the unnormalized log density."""
+        return self.target.logdensity(position) + self.slope @ position
 
     def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
         """Return the unnormalized log density and its gradient."""
@@ -67,13 +71,13 @@ class Tilted:
         return value + self.slope @ position, gradient + self.slope
 
 
-def init(key: Key, position: Position, target: Any, batch_size: int) -> Chain:
+def init(key: Key, position: Position, target: Target, batch_size: int) -> MinibatchChain:
     """Start a chain with the gradient on all rows."""
     state = _mclmc.init(key, position, target)
     order = target.shuffled(jax.random.fold_in(key, _ORDER))
     none = jnp.zeros((), jnp.int32)
     is_whole = target.minibatch(order, none, batch_size) is target
-    return Chain(
+    return MinibatchChain(
         state=state,
         order=order,
         index=none,
@@ -87,7 +91,7 @@ def init(key: Key, position: Position, target: Any, batch_size: int) -> Chain:
     )
 
 
-def renew(chain: Chain, target: Any) -> Chain:
+def renew(chain: MinibatchChain, target: Target) -> MinibatchChain:
     """Begin another phase: counters are per phase, and the log density on all rows is brought up to date."""
     none = jnp.zeros((), jnp.int32)
     return chain._replace(
@@ -100,8 +104,14 @@ def renew(chain: Chain, target: Any) -> Chain:
 
 
 def advance(
-    key: Key, chain: Chain, target: Any, fixed: Fixed, energy_variance: Any, batch_size: int, precondition: bool
-) -> tuple[Chain, Moved]:
+    key: Key,
+    chain: MinibatchChain,
+    target: Target,
+    fixed: Fixed,
+    energy_variance: Number,
+    batch_size: int,
+    precondition: bool,
+) -> tuple[MinibatchChain, MinibatchMove]:
     """Make one step on one mini-batch; one that is not finite or changes the energy too much is taken back."""
     bits = _bits(key, chain.state.position, precondition)
     order, batch = _choose(key, bits[0], chain, target, batch_size)
@@ -121,7 +131,7 @@ def advance(
         lambda: new.velocity,
     )
     new = jax.tree.map(lambda new, old: jnp.where(refused | ~info.finite, old, new), new, old)._replace(velocity=fresh)
-    moved = Moved(info.energy_change, info.finite, old.gradient - chain.state.gradient)
+    moved = MinibatchMove(info.energy_change, info.finite, old.gradient - chain.state.gradient)
     chain = chain._replace(
         state=new,
         order=order,
@@ -133,7 +143,7 @@ def advance(
     return chain, moved
 
 
-def status(n_steps: Count, chain: Chain) -> Int[Array, ""]:
+def status(n_steps: Count, chain: MinibatchChain) -> Int[Array, ""]:
     """Judge a phase of so many steps."""
     fall = chain.start_logdensity - chain.logdensity
     return jnp.select(
@@ -148,7 +158,7 @@ def status(n_steps: Count, chain: Chain) -> Int[Array, ""]:
     )
 
 
-def report(n_steps: Count, chain: Chain, fixed: Fixed) -> dict[str, Any]:
+def report(n_steps: Count, chain: MinibatchChain, fixed: Fixed) -> dict[str, Array]:
     """Return the named numbers of a phase of so many steps."""
     dtype = fixed.step_size.dtype
     return {
@@ -174,8 +184,8 @@ def _bits(key: Key, like: Position, precondition: bool) -> UInt32[Array, " word"
 
 
 def _choose(
-    key: Key, bits: UInt32[Array, ""], chain: Chain, target: Any, batch_size: int
-) -> tuple[Int[Array, " group"], Any]:
+    key: Key, bits: UInt32[Array, ""], chain: MinibatchChain, target: Target, batch_size: int
+) -> tuple[Int[Array, " group"], Target]:
     """Return any of the mini-batches into which the rows are cut, and the order in which they are.
 
     They are cut anew as often as an epoch would be over: a cut leaves rows over, whose absence is noise that persists.
@@ -192,7 +202,7 @@ def _choose(
 
 
 def _move(
-    bits: UInt32[Array, " word"], state: _mclmc.State, batch: Any, fixed: Fixed, L: Scalar
+    bits: UInt32[Array, " word"], state: _mclmc.State, batch: Target, fixed: Fixed, L: Scalar
 ) -> tuple[_mclmc.State, _mclmc.Info]:
     """Make one step of MCLMC in units where the noise is the same everywhere, with the noise that this takes."""
     units, step_size = fixed.units, fixed.step_size
@@ -206,7 +216,7 @@ def _move(
         logdensity=state.logdensity + tilted.slope @ state.position,
         gradient=(state.gradient + tilted.slope) / units,
     )
-    new, kinetic_change = _mclmc.minimal_norm(inside, Scaled(target=tilted, scale=1.0 / units), step_size)
+    new, kinetic_change = _mclmc.minimal_norm(inside, RescaledTarget(target=tilted, scale=1.0 / units), step_size)
     energy_change = kinetic_change - new.logdensity + inside.logdensity
     # A gradient that is not finite reaches the velocity.
     finite = jnp.isfinite(jnp.square(energy_change) + new.position @ new.position + new.velocity @ new.velocity)

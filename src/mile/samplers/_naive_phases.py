@@ -14,7 +14,7 @@ from mile._ess import effective_sample_size
 from mile._types import Key, Position, Scalar, Target
 from mile.samplers import _mclmc, _published
 from mile.samplers._phases import LengthRecord, TuningRecord
-from mile.samplers._published import Average, Guarded, Moments, Moved, Unguarded
+from mile.samplers._published import Average, Guarded, PublishedMoments, PublishedMove, Unguarded
 from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, SMALLEST_TRAVEL, Draw, Finished
 
 _COLUMNS = 32  # coordinates whose autocorrelation is computed at a time
@@ -32,18 +32,18 @@ class Journal(NamedTuple):
     squared_energy: Scalar  # of the steps that were finite
 
 
-class Tuning(NamedTuple):
+class NaiveTuning(NamedTuple):
     """Carry of the phases that tune the step size."""
 
     state: _mclmc.State
     scale: Position  # units of the coordinates
     step_size: Scalar
     average: Average
-    moments: Moments
+    moments: PublishedMoments
     journal: Journal
 
 
-class Chain(NamedTuple):
+class NaiveChain(NamedTuple):
     """Carry of the sampling phase."""
 
     state: _mclmc.State
@@ -53,10 +53,10 @@ class Chain(NamedTuple):
     journal: Journal
 
 
-class Measuring(NamedTuple):
+class NaiveMeasuring(NamedTuple):
     """Carry of phase III: the chain, and what was seen of the chosen coordinates."""
 
-    chain: Chain
+    chain: NaiveChain
     coordinates: Int[Array, " coordinate"]
     samples: Float[Array, "capacity coordinate"]
 
@@ -70,7 +70,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
     meta_fields=["rule", "new_units"],
 )
 @dataclass(frozen=True, kw_only=True)
-class TuneStepSize:
+class NaiveStepSizePhase:
     """Phases I and II: adapt the step size; the variances seen since the phase began give L or the new units."""
 
     record: ClassVar[type] = TuningRecord
@@ -90,9 +90,9 @@ class TuneStepSize:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Position | Tuning, target: Target) -> Tuning:
-        """Start from a position (phase I) or go on with a new estimate of the variances."""
-        if not isinstance(carry, Tuning):
+    def init(self, key: Key, carry: Position | NaiveTuning, target: Target) -> NaiveTuning:
+        """Start from a position (phase I), or continue and estimate the variances anew."""
+        if not isinstance(carry, NaiveTuning):
             return self._start(key, carry, target)
         if self.new_units:
             average = _published.init_average(carry.step_size)
@@ -100,11 +100,11 @@ class TuneStepSize:
         moments = _published.init_moments(carry.state.position)
         return carry._replace(moments=moments, journal=_turn_page(carry.journal))
 
-    def _start(self, key: Key, position: Position, target: Target) -> Tuning:
+    def _start(self, key: Key, position: Position, target: Target) -> NaiveTuning:
         state = _mclmc.init(key, position, target)
         step_size = self.start_factor * math.sqrt(len(position)) if self.step_size is None else self.step_size
         step_size = jnp.asarray(step_size, position.dtype)
-        return Tuning(
+        return NaiveTuning(
             state=state,
             scale=jnp.ones_like(position),
             step_size=step_size,
@@ -113,7 +113,7 @@ class TuneStepSize:
             journal=_open_journal(state.logdensity),
         )
 
-    def step(self, key: Key, carry: Tuning, target: Target) -> tuple[Tuning, TuningRecord]:
+    def step(self, key: Key, carry: NaiveTuning, target: Target) -> tuple[NaiveTuning, TuningRecord]:
         """Make one step, then learn from its energy change; with a step size of zero nothing will ever change."""
         move = lambda carry: self._move(key, carry, target)  # noqa: E731
         carry = jax.lax.cond(carry.step_size > 0.0, move, lambda carry: carry, carry)
@@ -121,7 +121,7 @@ class TuneStepSize:
         variance = self.energy_variance * average.estimate / average.weight * carry.step_size**6
         return carry, TuningRecord(carry.step_size, variance, carry.state.logdensity)
 
-    def _move(self, key: Key, carry: Tuning, target: Target) -> Tuning:
+    def _move(self, key: Key, carry: NaiveTuning, target: Target) -> NaiveTuning:
         length = _early_length(carry.scale, self.shortest_length)
         moved = self.rule.tune(key, carry.state, target, carry.scale, carry.step_size, length)
         step_size, average = _published.update_step_size(
@@ -137,12 +137,12 @@ class TuneStepSize:
         # A position counts by the step that will lead on from it, as published.
         weight = jnp.where(moved.kept, step_size, 0.0)
         moments = self.rule.update_moments(carry.moments, moved.state.position, weight)
-        return Tuning(moved.state, carry.scale, step_size, average, moments, _note(carry.journal, moved))
+        return NaiveTuning(moved.state, carry.scale, step_size, average, moments, _note(carry.journal, moved))
 
-    def finish(self, carry: Tuning) -> Finished:
+    def finish(self, carry: NaiveTuning) -> Finished:
         """Report the step size and the length that the variances suggest."""
         length = _length_from_moments(carry)
-        chain = Chain(carry.state, carry.scale, carry.step_size, length, carry.journal)
+        chain = NaiveChain(carry.state, carry.scale, carry.step_size, length, carry.journal)
         return Finished(carry, _status(chain.journal), _report(chain))
 
 
@@ -152,7 +152,7 @@ class TuneStepSize:
     meta_fields=["capacity", "n_coordinates", "rule", "new_units"],
 )
 @dataclass(frozen=True, kw_only=True)
-class TuneLength:
+class NaiveLengthPhase:
     """Phase III: record coordinates and set L by their autocorrelation time."""
 
     record: ClassVar[type] = LengthRecord
@@ -171,27 +171,27 @@ class TuneLength:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Tuning, target: Target) -> Measuring:
+    def init(self, key: Key, carry: NaiveTuning, target: Target) -> NaiveMeasuring:
         """Choose the coordinates before the first step, so that nothing else is stored."""
         dimension = len(carry.scale)
         coordinates = jnp.arange(dimension)
         if dimension > self.n_coordinates:
             coordinates = jnp.sort(jax.random.permutation(key, dimension)[: self.n_coordinates])
         length = _early_length(carry.scale, self.shortest_length) if self.new_units else _length_from_moments(carry)
-        return Measuring(
-            chain=Chain(carry.state, carry.scale, carry.step_size, length, _turn_page(carry.journal)),
+        return NaiveMeasuring(
+            chain=NaiveChain(carry.state, carry.scale, carry.step_size, length, _turn_page(carry.journal)),
             coordinates=coordinates,
             samples=jnp.zeros((self.capacity, len(coordinates)), carry.scale.dtype),
         )
 
-    def step(self, key: Key, carry: Measuring, target: Target) -> tuple[Measuring, LengthRecord]:
+    def step(self, key: Key, carry: NaiveMeasuring, target: Target) -> tuple[NaiveMeasuring, LengthRecord]:
         """Make one step with the tuned step size and remember the chosen coordinates."""
         slot = carry.chain.journal.steps // self.thinning
         chain, energy_change = _sample(self.rule, key, carry.chain, target)
         samples = carry.samples.at[slot].set(chain.state.position[carry.coordinates], mode="drop")
         return carry._replace(chain=chain, samples=samples), LengthRecord(chain.state.logdensity, energy_change)
 
-    def finish(self, carry: Measuring) -> Finished:
+    def finish(self, carry: NaiveMeasuring) -> Finished:
         """Set L from the autocorrelation time."""
         chain = carry.chain
         sizes = jax.lax.map(effective_sample_size, carry.samples.T, batch_size=_COLUMNS)
@@ -202,24 +202,24 @@ class TuneLength:
 
 @partial(_register_phase, data_fields=["n_steps", "n_records"], meta_fields=["rule"])
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """Sampling with everything fixed; a chain that is lost goes on recording where it was last finite."""
+class NaiveSamplingPhase:
+    """Sampling with everything fixed; a chain that is lost keeps recording the last position that was finite."""
 
     name: str = ""
     n_steps: int
     n_records: int
     rule: Guarded | Unguarded
 
-    def init(self, key: Key, carry: Chain, target: Target) -> Chain:
+    def init(self, key: Key, carry: NaiveChain, target: Target) -> NaiveChain:
         """Go on from where tuning stopped, velocity included."""
         return carry._replace(journal=_turn_page(carry.journal))
 
-    def step(self, key: Key, carry: Chain, target: Target) -> tuple[Chain, Draw]:
+    def step(self, key: Key, carry: NaiveChain, target: Target) -> tuple[NaiveChain, Draw]:
         """Make one step."""
         carry, energy_change = _sample(self.rule, key, carry, target)
         return carry, Draw(carry.state.position, carry.state.logdensity, energy_change)
 
-    def finish(self, carry: Chain) -> Finished:
+    def finish(self, carry: NaiveChain) -> Finished:
         """Judge the chain; how badly it was tuned is no reason to discard it, only how it samples."""
         travel = carry.step_size * self.n_steps / carry.L
         fall = carry.journal.start_logdensity - carry.state.logdensity
@@ -236,10 +236,10 @@ class Sample:
         return Finished(carry, status, _report(carry) | {"travel": travel})
 
 
-def _sample(rule: Guarded | Unguarded, key: Key, chain: Chain, target: Target) -> tuple[Chain, Scalar]:
+def _sample(rule: Guarded | Unguarded, key: Key, chain: NaiveChain, target: Target) -> tuple[NaiveChain, Scalar]:
     """Make one step and return also its energy change; a chain that is lost stays where it is and costs nothing."""
 
-    def move(chain: Chain) -> tuple[Chain, Scalar]:
+    def move(chain: NaiveChain) -> tuple[NaiveChain, Scalar]:
         moved = rule.sample(key, chain.state, target, chain.scale, chain.step_size, chain.L)
         return chain._replace(state=moved.state, journal=_note(chain.journal, moved)), moved.energy_change
 
@@ -250,7 +250,7 @@ def _early_length(scale: Position, shortest: float) -> Scalar:
     return jnp.maximum(jnp.asarray(math.sqrt(len(scale)), scale.dtype), shortest)
 
 
-def _length_from_moments(carry: Tuning) -> Scalar:
+def _length_from_moments(carry: NaiveTuning) -> Scalar:
     """Return the root of the summed variances; NaN if the step size was zero throughout."""
     length = jnp.sqrt(jnp.sum(carry.moments.variance))
     return jnp.where(carry.moments.weight > 0.0, length, jnp.nan)
@@ -269,7 +269,7 @@ def _turn_page(journal: Journal) -> Journal:
     return blank._replace(lost=journal.lost, gradients=jnp.zeros_like(journal.gradients))
 
 
-def _note(journal: Journal, moved: Moved) -> Journal:
+def _note(journal: Journal, moved: PublishedMove) -> Journal:
     is_first = ~moved.finite & (journal.first_bad_step < 0)
     return journal._replace(
         lost=journal.lost | moved.lost,
@@ -286,7 +286,7 @@ def _status(journal: Journal) -> Int[Array, ""]:
     return jnp.where(journal.lost, failure, Status.OK)
 
 
-def _report(chain: Chain) -> dict[str, Scalar]:
+def _report(chain: NaiveChain) -> dict[str, Scalar]:
     journal, dtype = chain.journal, chain.step_size.dtype
     first_bad_step = journal.first_bad_step.astype(dtype)
     return {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,15 +64,11 @@ class Route:
         found = jax.vmap(lambda position: self.slope(position, time, target))(particles)
         return found, jnp.isfinite(found.logdensity + found.rate + jnp.sum(found.gradient, axis=1))
 
-    def batch(self, key: Key, target: Any) -> tuple[Any, Number]:
+    def batch(self, key: Key, target: Target) -> tuple[Target, Number]:
         """Return the target as one step sees it, and which share of the rows that is."""
-        if not hasattr(target, "minibatch"):
-            return target, 1.0
         order, first = target.shuffled(key), jnp.zeros((), jnp.int32)
         batch = target.minibatch(order, first, self.batch_size, scaled=self.rescale_batches)
-        if batch is target:
-            return target, 1.0
-        return batch, jnp.minimum(batch.rows.count / target.rows.count, 1.0)
+        return batch, 1.0 if batch is target else target.minibatch_share(self.batch_size)
 
 
 class Field(NamedTuple):
@@ -118,9 +114,12 @@ def field_loss(field: Field, particles: Particles, slope: Slope, finite: Finite)
     return mean_over(jnp.square(jnp.sum(velocity * gradient, axis=1) + divergence + rate), finite)
 
 
+FieldTraining = tuple[Field, optax.OptState, Scalar, Scalar]  # and the last loss, the number of updates
+
+
 def train_field(
     field: Field,
-    optimizer: Any,
+    optimizer: optax.OptState,
     particles: Particles,
     slope: Slope,
     finite: Finite,
@@ -128,7 +127,7 @@ def train_field(
     updates: Count,
     tolerance: Number,
     learning_rate: Number,
-) -> tuple[Field, Any, Scalar, Scalar]:
+) -> FieldTraining:
     """Make at most `updates` steps of Adam, the last when the loss falls below `tolerance`.
 
     Returns the field and its optimizer, the loss before the last update (infinite without any) and their number.
@@ -137,10 +136,10 @@ def train_field(
     rule = optax.adam(learning_rate)
     dtype = particles.dtype
 
-    def unfinished(state: tuple[Any, Any, Scalar, Scalar]) -> Array:
+    def unfinished(state: FieldTraining) -> Array:
         return (state[3] < updates) & (state[2] >= tolerance)  # NaN is not
 
-    def update(state: tuple[Any, Any, Scalar, Scalar]) -> tuple[Any, Any, Scalar, Scalar]:
+    def update(state: FieldTraining) -> FieldTraining:
         field, optimizer, _, count = state
         loss, gradient = jax.value_and_grad(field_loss)(field, particles, slope, finite)
         change, new_optimizer = rule.update(gradient, optimizer, field)
@@ -160,7 +159,7 @@ def mean_over(values: PerParticle, where: Finite) -> Scalar:
     return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)
 
 
-class Tally(NamedTuple):
+class CloudTally(NamedTuple):
     """Where the cloud began, and what is counted in a phase."""
 
     start_logdensity: Scalar  # median over particles; NaN if one of them is not finite
@@ -177,8 +176,8 @@ class Cloud(NamedTuple):
     safe: Particles
     time: Scalar
     field: Field
-    optimizer: Any
-    tally: Tally
+    optimizer: optax.OptState
+    tally: CloudTally
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["step_size"], meta_fields=["limit_drift"])

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from mile._errors import Status
 from mile._types import Key, Number, Position, Scalar, Target
-from mile.posterior import Scaled
+from mile.posterior import RescaledTarget
 from mile.samplers import _mclmc, _step_size, _virial
 from mile.samplers._decoherence import (
     Moments,
@@ -39,7 +39,7 @@ from mile.samplers.base import (
 )
 
 
-class Tuning(NamedTuple):
+class MileTuning(NamedTuple):
     """Carry of phases I and II."""
 
     state: _mclmc.State
@@ -50,7 +50,7 @@ class Tuning(NamedTuple):
     inverse_mass: Position | None = None  # squares of the units
 
 
-class Measuring(NamedTuple):
+class MileMeasuring(NamedTuple):
     """Carry of phase III; the first `samples` are the chosen coordinates at every thinned step, the rest is unused."""
 
     state: _mclmc.State
@@ -61,7 +61,7 @@ class Measuring(NamedTuple):
     health: Health
 
 
-class Sampling(NamedTuple):
+class MileSampling(NamedTuple):
     """Carry of the sampling phase, and what tuning hands on."""
 
     state: _mclmc.State
@@ -95,7 +95,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
     meta_fields=["sets_metric"],
 )
 @dataclass(frozen=True, kw_only=True)
-class TuneStepSize:
+class MileStepSizePhase:
     """Phases I and II: adapt the step size; the variances seen since the phase began give L at its end."""
 
     record: ClassVar[type] = TuningRecord
@@ -115,18 +115,18 @@ class TuneStepSize:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Position | Tuning, target: Target) -> Tuning:
-        """Start from a position (phase I) or go on with a new estimate of the variances (phase II)."""
-        if isinstance(carry, Tuning):
+    def init(self, key: Key, carry: Position | MileTuning, target: Target) -> MileTuning:
+        """Start from a position (phase I), or continue and estimate the variances anew (phase II)."""
+        if isinstance(carry, MileTuning):
             carry = _change_units(carry) if self.sets_metric else carry
             return carry._replace(moments=init_moments(carry.state.position), health=_renew(carry.health))
         state = _mclmc.init(key, carry, target)
         step_size = _step_size.init(jnp.asarray(self.step_size, state.position.dtype))
         count = jnp.zeros((), jnp.int32)
         health = Health(state.logdensity, count, jnp.zeros_like(state.logdensity), count)
-        return Tuning(state, step_size, init_moments(state.position), count, health)
+        return MileTuning(state, step_size, init_moments(state.position), count, health)
 
-    def step(self, key: Key, carry: Tuning, target: Target) -> tuple[Tuning, TuningRecord]:
+    def step(self, key: Key, carry: MileTuning, target: Target) -> tuple[MileTuning, TuningRecord]:
         """Make one step, then learn from its energy change."""
         state, step_size, moments, index, health, inverse_mass = carry
         dimension = state.position.shape[0]
@@ -149,9 +149,9 @@ class TuneStepSize:
         moments = update_moments(moments, state.position, jnp.where(info.finite, used, 0.0))
         variance = level * step_size.estimate / jnp.where(step_size.weight > 0.0, step_size.weight, 1.0)
         record = TuningRecord(step_size.value, variance, state.logdensity)
-        return Tuning(state, step_size, moments, index + 1, health, inverse_mass), record
+        return MileTuning(state, step_size, moments, index + 1, health, inverse_mass), record
 
-    def finish(self, carry: Tuning) -> Finished:
+    def finish(self, carry: MileTuning) -> Finished:
         """Report the step size and the length that the variances suggest."""
         length = length_from_moments(carry.moments, carry.step_size.value)
         report = _report(self, carry, Tuned(carry.step_size.value, length, carry.inverse_mass))
@@ -164,7 +164,7 @@ class TuneStepSize:
     meta_fields=["n_coordinates", "capacity"],
 )
 @dataclass(frozen=True, kw_only=True)
-class TuneLength:
+class MileLengthPhase:
     """Phase III: record a few coordinates and set L by their autocorrelation time."""
 
     record: ClassVar[type] = LengthRecord
@@ -182,7 +182,7 @@ class TuneLength:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Tuning, target: Target) -> Measuring:
+    def init(self, key: Key, carry: MileTuning, target: Target) -> MileMeasuring:
         """Choose the coordinates before the first step, so that nothing else is stored."""
         position = carry.state.position
         dimension = position.shape[0]
@@ -190,7 +190,7 @@ class TuneLength:
         if dimension > self.n_coordinates:
             coordinates = jnp.sort(jax.random.permutation(key, dimension)[: self.n_coordinates])
         step_size = carry.step_size.value
-        return Measuring(
+        return MileMeasuring(
             state=carry.state,
             tuned=Tuned(step_size, length_from_moments(carry.moments, step_size), carry.inverse_mass),
             coordinates=coordinates,
@@ -199,15 +199,15 @@ class TuneLength:
             health=_renew(carry.health),
         )
 
-    def step(self, key: Key, carry: Measuring, target: Target) -> tuple[Measuring, "LengthRecord"]:
+    def step(self, key: Key, carry: MileMeasuring, target: Target) -> tuple[MileMeasuring, "LengthRecord"]:
         """Make one step with the tuned step size and remember the chosen coordinates."""
-        state, info, health = _go_on(self, key, carry, target)
+        state, info, health = _fixed_step(self, key, carry, target)
         # Each step overwrites its slot, so the last step of every window stays; an incomplete window is not used.
         samples = carry.samples.at[carry.index // self.thinning].set(state.position[carry.coordinates], mode="drop")
         carry = carry._replace(state=state, samples=samples, index=carry.index + 1, health=health)
         return carry, LengthRecord(state.logdensity, info.energy_change)
 
-    def finish(self, carry: Measuring) -> Finished:
+    def finish(self, carry: MileMeasuring) -> Finished:
         """Set L from the autocorrelation time, or keep phase II's if it cannot be measured."""
         step_size, previous = carry.tuned.step_size, carry.tuned.L
         length, measured = length_from_autocorrelation(
@@ -215,13 +215,13 @@ class TuneLength:
         )
         tuned = carry.tuned._replace(L=length)
         report = _report(self, carry, tuned) | {"L_measured": measured.astype(length.dtype)}
-        after = Sampling(carry.state, tuned, carry.health, _virial.init(carry.state.position))
+        after = MileSampling(carry.state, tuned, carry.health, _virial.init(carry.state.position))
         return Finished(after, _status(self, carry), report)
 
 
 @partial(_register_phase, data_fields=["n_steps", "n_records", "energy_limit", "level"], meta_fields=[])
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class MileSamplingPhase:
     """Sampling with everything fixed."""
 
     name: str = ""
@@ -230,18 +230,18 @@ class Sample:
     energy_limit: float | None = None
     level: float = 1.0
 
-    def init(self, key: Key, carry: Sampling, target: Target) -> Sampling:
-        """Go on from where tuning stopped, velocity included."""
+    def init(self, key: Key, carry: MileSampling, target: Target) -> MileSampling:
+        """Continue where tuning stopped, velocity included."""
         return carry._replace(health=_renew(carry.health))
 
-    def step(self, key: Key, carry: Sampling, target: Target) -> tuple[Sampling, Draw]:
+    def step(self, key: Key, carry: MileSampling, target: Target) -> tuple[MileSampling, Draw]:
         """Make one step."""
-        state, info, health = _go_on(self, key, carry, target)
+        state, info, health = _fixed_step(self, key, carry, target)
         position = to_target(state.position, carry.tuned.inverse_mass)
         virial = _virial.update(carry.virial, state, self.n_steps, self.n_records)
-        return Sampling(state, carry.tuned, health, virial), Draw(position, state.logdensity, info.energy_change)
+        return MileSampling(state, carry.tuned, health, virial), Draw(position, state.logdensity, info.energy_change)
 
-    def finish(self, carry: Sampling) -> Finished:
+    def finish(self, carry: MileSampling) -> Finished:
         """Judge the chain."""
         travel = carry.tuned.step_size * self.n_steps / carry.tuned.L
         status = _status(self, carry)
@@ -260,8 +260,8 @@ def _renew(health: Health) -> Health:
     )
 
 
-def _go_on(
-    phase: "TuneLength | Sample", key: Key, carry: Measuring | Sampling, target: Target
+def _fixed_step(
+    phase: "MileLengthPhase | MileSamplingPhase", key: Key, carry: MileMeasuring | MileSampling, target: Target
 ) -> tuple[_mclmc.State, _mclmc.Info, Health]:
     """Make one step with everything fixed."""
     step_size, length, inverse_mass = carry.tuned
@@ -282,7 +282,7 @@ def _guarded(
     """Make one step and keep count of it.
 
     With an energy limit, a step whose squared energy change exceeds that many times the wanted level is taken back and
-    the chain goes on in a fresh direction (BlackJAX's high-energy rejection); tuning still learns from its energy.
+    the chain continues in a fresh direction (BlackJAX's high-energy rejection); tuning still learns from its energy.
     """
     new, info = _mclmc.step(key, state, target, step_size, L)
     health = health._replace(
@@ -300,7 +300,7 @@ def _guarded(
 
 def in_units(target: Target, inverse_mass: Position | None) -> Target:
     """Return the target in units whose squares are `inverse_mass`."""
-    return target if inverse_mass is None else Scaled(target=target, scale=jnp.sqrt(inverse_mass))
+    return target if inverse_mass is None else RescaledTarget(target=target, scale=jnp.sqrt(inverse_mass))
 
 
 def to_target(position: Position, inverse_mass: Position | None) -> Position:
@@ -308,7 +308,7 @@ def to_target(position: Position, inverse_mass: Position | None) -> Position:
     return position if inverse_mass is None else jnp.sqrt(inverse_mass) * position
 
 
-def _change_units(carry: Tuning) -> Tuning:
+def _change_units(carry: MileTuning) -> MileTuning:
     """Take the variances seen so far as the metric, and the step size along.
 
     What the tuner knew of the energy error belongs to the old units.
@@ -321,7 +321,9 @@ def _change_units(carry: Tuning) -> Tuning:
     return carry._replace(state=state, step_size=step_size, inverse_mass=inverse_mass)
 
 
-def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring | Sampling) -> Int[Array, ""]:
+def _status(
+    phase: MileStepSizePhase | MileLengthPhase | MileSamplingPhase, carry: MileTuning | MileMeasuring | MileSampling
+) -> Int[Array, ""]:
     health, state = carry.health, carry.state
     fall = health.start_logdensity - state.logdensity
     return jnp.select(
@@ -336,7 +338,9 @@ def _status(phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring
 
 
 def _report(
-    phase: TuneStepSize | TuneLength | Sample, carry: Tuning | Measuring | Sampling, tuned: Tuned
+    phase: MileStepSizePhase | MileLengthPhase | MileSamplingPhase,
+    carry: MileTuning | MileMeasuring | MileSampling,
+    tuned: Tuned,
 ) -> dict[str, Array]:
     dimension = carry.state.position.shape[0]
     found = {} if tuned.inverse_mass is None else {"inverse_mass": tuned.inverse_mass}

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from mile._types import Key, Number, Position, Scalar, Target
-from mile.posterior import Scaled
+from mile.posterior import RescaledTarget
 from mile.samplers import _mclmc
 from mile.samplers._mclmc import State
 
@@ -67,7 +67,7 @@ def update_step_size(
     return value, Average(total, estimate, largest)
 
 
-class Moments(NamedTuple):
+class PublishedMoments(NamedTuple):
     """Weighted running means of positions and of their squares."""
 
     weight: Scalar
@@ -80,12 +80,12 @@ class Moments(NamedTuple):
         return self.square - jnp.square(self.mean)
 
 
-def init_moments(position: Position) -> Moments:
+def init_moments(position: Position) -> PublishedMoments:
     """Start with no observations."""
-    return Moments(jnp.zeros((), position.dtype), jnp.zeros_like(position), jnp.zeros_like(position))
+    return PublishedMoments(jnp.zeros((), position.dtype), jnp.zeros_like(position), jnp.zeros_like(position))
 
 
-class Moved(NamedTuple):
+class PublishedMove(NamedTuple):
     """What one step gave.
 
     Attributes
@@ -112,13 +112,15 @@ class Moved(NamedTuple):
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Guarded:
-    """BlackJAX 1.7: a step that is not finite is reverted and goes on in a fresh direction, in all phases."""
+    """BlackJAX 1.7: in all phases a step that is not finite is reverted and the chain takes a fresh direction."""
 
-    def tune(self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar) -> Moved:
+    def tune(
+        self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar
+    ) -> PublishedMove:
         """Make one step."""
         noise_key, direction_key = jax.random.split(key)
         noise = jax.random.normal(noise_key, (2, *state.position.shape), state.position.dtype)
-        scaled = Scaled(target=target, scale=scale)
+        scaled = RescaledTarget(target=target, scale=scale)
         proposal, kinetic_change = _mclmc.integrate(noise, _inner(state, scale), scaled, step_size, L)
         proposal = _outer(proposal, scale)
         energy_change = kinetic_change - proposal.logdensity + state.logdensity
@@ -126,11 +128,11 @@ class Guarded:
         reverted = state._replace(velocity=_mclmc.random_direction(direction_key, state.position))
         new_state = jax.tree.map(lambda new, old: jnp.where(kept, new, old), proposal, reverted)
         finite = kept & jnp.isfinite(jnp.square(energy_change))
-        return Moved(new_state, jnp.where(kept, energy_change, 0.0), kept, finite, jnp.zeros_like(kept))
+        return PublishedMove(new_state, jnp.where(kept, energy_change, 0.0), kept, finite, jnp.zeros_like(kept))
 
     sample = tune
 
-    def update_moments(self, moments: Moments, position: Position, weight: Scalar) -> Moments:
+    def update_moments(self, moments: PublishedMoments, position: Position, weight: Scalar) -> PublishedMoments:
         """Take in one position; nothing with weight zero leaves a zero."""
         return _update_moments(moments, position, weight, jnp.zeros_like(weight))
 
@@ -145,24 +147,28 @@ class Guarded:
 class Unguarded:
     """The paper's code: while the step size is tuned only positions are checked, afterwards nothing is."""
 
-    def tune(self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar) -> Moved:
+    def tune(
+        self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar
+    ) -> PublishedMove:
         """Make one step; it is kept if the position is finite, whatever else is NaN then becomes zero."""
         proposal, energy_change, finite = _published_step(key, state, target, scale, step_size, L)
         kept = jnp.all(jnp.isfinite(proposal.position))
         new_state = jax.tree.map(lambda new, old: jnp.where(kept, jnp.nan_to_num(new), old), proposal, state)
         energy_change = jnp.where(kept, jnp.nan_to_num(energy_change), 0.0)
-        return Moved(new_state, energy_change, kept, finite, jnp.zeros_like(kept))
+        return PublishedMove(new_state, energy_change, kept, finite, jnp.zeros_like(kept))
 
-    def sample(self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar) -> Moved:
+    def sample(
+        self, key: Key, state: State, target: Target, scale: Position, step_size: Scalar, L: Scalar
+    ) -> PublishedMove:
         """Make one step; from a point that is not finite there is no way back."""
         proposal, energy_change, finite = _published_step(key, state, target, scale, step_size, L)
         kept = _is_finite(proposal)
         new_state = jax.tree.map(lambda new, old: jnp.where(kept, new, old), proposal, state)
         # Out of a place of infinite energy, into which tuning may have moved, the change is not a number.
         energy_change = jnp.where(kept & jnp.isfinite(energy_change), energy_change, 0.0)
-        return Moved(new_state, energy_change, kept, finite, ~kept)
+        return PublishedMove(new_state, energy_change, kept, finite, ~kept)
 
-    def update_moments(self, moments: Moments, position: Position, weight: Scalar) -> Moments:
+    def update_moments(self, moments: PublishedMoments, position: Position, weight: Scalar) -> PublishedMoments:
         """Take in one position; if the first has weight zero, the mean is NaN for good."""
         return _update_moments(moments, position, weight, jnp.full_like(weight, jnp.nan))
 
@@ -180,7 +186,7 @@ def _published_step(
     zero, so the position stays finite and the step is taken for a good one, with an infinite energy change.
     """
     noise = jax.random.normal(key, (2, *state.position.shape), state.position.dtype)
-    scaled = Scaled(target=target, scale=scale)
+    scaled = RescaledTarget(target=target, scale=scale)
     position, velocity, logdensity, gradient = _inner(state, scale)
     velocity, kinetic_change = _refresh(noise[0], velocity, step_size, L), jnp.zeros_like(logdensity)
     for duration, moves in _KICKS:
@@ -222,13 +228,13 @@ def _outer(state: State, scale: Position) -> State:
     return state._replace(position=state.position * scale, gradient=state.gradient / scale)
 
 
-def _update_moments(moments: Moments, position: Position, weight: Scalar, nothing: Scalar) -> Moments:
+def _update_moments(moments: PublishedMoments, position: Position, weight: Scalar, nothing: Scalar) -> PublishedMoments:
     total = moments.weight + weight
 
     def mean(old: Position, new: Position) -> Position:
         return jnp.where(total == 0.0, nothing, (moments.weight * old + weight * new) / total)
 
-    return Moments(total, mean(moments.mean, position), mean(moments.square, jnp.square(position)))
+    return PublishedMoments(total, mean(moments.mean, position), mean(moments.square, jnp.square(position)))
 
 
 def _is_finite(state: State) -> Bool[Array, ""]:

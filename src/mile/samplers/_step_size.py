@@ -6,13 +6,14 @@ gives the step size that meets the target.
 """
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from mile import _registry
 from mile._checks import check_number
 from mile._types import Count, Number, Scalar
 
@@ -20,19 +21,26 @@ _ENERGY_FLOOR = 1e-8  # keeps the logarithm of a zero error finite
 _SHRINK = 0.8  # a step size that produced a non-finite step is never used again, nor are larger ones
 
 
-def _register_schedule(schedule: Any) -> Any:
+Schedule = TypeVar("Schedule")
+
+
+def _register_schedule(schedule: type[Schedule]) -> type[Schedule]:
     """Let a schedule's numbers enter compiled code as arguments."""
 
-    def unflatten(_: None, numbers: Iterable[Any]) -> Any:
+    def flatten(given: Schedule) -> tuple[tuple[object, ...], tuple[str, ...]]:
+        return tuple(vars(given).values()), tuple(vars(given))
+
+    def unflatten(names: tuple[str, ...], numbers: Iterable[object]) -> Schedule:
         # Not by its constructor, whose checks are for numbers and not for their stand-ins.
         rebuilt = object.__new__(schedule)
-        rebuilt.__dict__.update(zip((field.name for field in fields(schedule)), numbers, strict=True))
+        vars(rebuilt).update(zip(names, numbers, strict=True))
         return rebuilt
 
-    jax.tree_util.register_pytree_node(schedule, lambda given: (astuple(given), None), unflatten)
+    jax.tree_util.register_pytree_node(schedule, flatten, unflatten)
     return schedule
 
 
+@_registry.schedule("linear")
 @_register_schedule
 @dataclass(frozen=True, kw_only=True)
 class Linear:
@@ -50,6 +58,7 @@ class Linear:
         return self.start + (self.end - self.start) * jnp.minimum(step / total_steps, 1.0)
 
 
+@_registry.schedule("geometric")
 @_register_schedule
 @dataclass(frozen=True, kw_only=True)
 class Geometric:
@@ -68,6 +77,12 @@ class Geometric:
         """Return the level wanted at `step`."""
         progress = jnp.minimum(step / (self.fraction * phase_one_steps), 1.0)
         return self.start * jnp.exp(progress * jnp.log(self.end / self.start))
+
+
+def check_schedule(schedule: object) -> None:
+    """Refuse what is not a schedule of the wanted energy variance."""
+    if not isinstance(schedule, Linear | Geometric):
+        raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {schedule!r}.")
 
 
 class StepSize(NamedTuple):

@@ -2,7 +2,7 @@
 
 A step is one of the integrator, and where a trajectory ends the next begins: the cost is fixed, and chains that share a
 program never wait for each other's trajectories. The last draw accepted is a fair one at any step, because how long
-trajectories are depends on nothing but their own random numbers.
+trajectories are depends only on their own random numbers.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from mile._types import Count, Key, Position, Scalar, Target
-from mile.posterior import Scaled
+from mile.posterior import RescaledTarget
 from mile.samplers import _mclmc
 
 # Dual averaging: Hoffman and Gelman (2014) but for the gain, a quarter of theirs, because MILE's step size is a good
@@ -21,7 +21,7 @@ from mile.samplers import _mclmc
 _GAIN, _DELAY, _FORGETTING = 5.0, 10.0, 0.75
 
 
-class Tally(NamedTuple):
+class ProposalTally(NamedTuple):
     """What is counted in a phase."""
 
     proposals: Int[Array, ""]
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
     last_energy_change: Scalar  # of the last proposal
     unit: Position
     start_logdensity: Scalar
-    tally: Tally
+    tally: ProposalTally
 
 
 class Averaging(NamedTuple):
@@ -84,7 +84,7 @@ def advance(
     key: Key, walk: Walk, target: Target, step_size: Scalar, mean_steps: Scalar
 ) -> tuple[Walk, Bool[Array, ""], Scalar]:
     """Make one step of the integrator; return also whether the trajectory ended, and its acceptance probability."""
-    new, kinetic_change = _mclmc.minimal_norm(walk.moving, Scaled(target=target, scale=walk.unit), step_size)
+    new, kinetic_change = _mclmc.minimal_norm(walk.moving, RescaledTarget(target=target, scale=walk.unit), step_size)
     energy_change = walk.energy_change + kinetic_change - new.logdensity + walk.moving.logdensity
     finite = (
         walk.finite
@@ -111,7 +111,7 @@ def _decide(key: Key, walk: Walk, probability: Scalar, mean_steps: Scalar) -> Wa
     accepted = jax.random.uniform(key_accept, (), probability.dtype) < probability
     draw = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), walk.moving, walk.draw)
     tally = walk.tally
-    tally = Tally(
+    tally = ProposalTally(
         proposals=tally.proposals + 1,
         moves=tally.moves + jnp.any(draw.position != walk.draw.position),
         bad=tally.bad + ~walk.finite,
@@ -126,7 +126,7 @@ def renew(walk: Walk) -> Walk:
     return walk._replace(tally=jax.tree.map(jnp.zeros_like, walk.tally))
 
 
-def acceptance(tally: Tally) -> Scalar:
+def acceptance(tally: ProposalTally) -> Scalar:
     """Return the mean probability of acceptance."""
     return tally.acceptance / jnp.maximum(tally.proposals, 1)
 

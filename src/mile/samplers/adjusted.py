@@ -1,23 +1,25 @@
 """Adjusted MCLMC (MAMS, Robnik et al. 2025): microcanonical trajectories with a Metropolis test, from a MILE chain."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from mile import _registry
 from mile._checks import check_count, check_number
 from mile.samplers import _mclmc
-from mile.samplers._adjusted_phases import Adapt, Sample
-from mile.samplers._phases import TuneStepSize
+from mile.samplers._adjusted_phases import AdjustedAdaptationPhase, AdjustedSamplingPhase
+from mile.samplers._phases import MileStepSizePhase
 from mile.samplers._step_size import Linear
 from mile.samplers.base import check_budgets, check_fractions
 
 _N_SHARES = 6  # phases before sampling
 _FEWEST_PROPOSALS = 100  # that the last phase of adaptation, and sampling, make on average, whatever the length
-_FEWEST_PROPOSALS = 100  # that the last phase of the adaptation makes on average, whatever the length
 _MILE_MEMORY, _MILE_TRUST = 100.0, 1.5  # as in `Mile`, where their sources are
 
 
+@_registry.sampler("adjusted")
 @dataclass(frozen=True, kw_only=True)
 class Adjusted:
-    """Configuration of one chain of adjusted MCLMC, whose draws have no discretization error.
+    """Adjusted MCLMC (MAMS): a Metropolis test keeps its draws free of discretization error.
 
     A step is one of the integrator, as in `Mile`; a proposal takes a random number of them. The defaults cost three
     times as much as MILE's.
@@ -28,6 +30,8 @@ class Adjusted:
     >>> Adjusted(warmup_steps=5_000, sampling_steps=1_000, n_draws=100).gradient_evaluations()
     12001
     """
+
+    title: ClassVar[str] = "adjusted MCLMC"
 
     warmup_steps: int = 100_000
     sampling_steps: int = 80_000
@@ -60,17 +64,17 @@ class Adjusted:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "adjusted"
 
     @property
-    def phases(self) -> tuple[TuneStepSize | Adapt | Sample, ...]:
+    def phases(self) -> tuple[MileStepSizePhase | AdjustedAdaptationPhase | AdjustedSamplingPhase, ...]:
         """Phases I and II of MILE, four of adaptation, and sampling."""
         if self.step_size is None:
             raise ValueError("step_size is open: call with_start(step_size) before running the sampler.")
         first, second, metric, again, length, last = self._phase_steps()
         longest = max(1, min(last, self.sampling_steps) // _FEWEST_PROPOSALS)
-        tuning = TuneStepSize(
+        tuning = MileStepSizePhase(
             name="phase I",
             n_steps=first,
             first_steps=first,
@@ -80,7 +84,7 @@ class Adjusted:
             memory=_MILE_MEMORY,
             trust=_MILE_TRUST,
         )
-        adapting = Adapt(
+        adapting = AdjustedAdaptationPhase(
             name="metric I",
             n_steps=metric,
             longest=longest,
@@ -98,7 +102,9 @@ class Adjusted:
             replace(adapting, name="metric II", n_steps=again),
             replace(adapting, name="length", n_steps=length, sets_length=True),
             replace(adapting, name="step size", n_steps=last, sets_metric=False),
-            Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, longest=longest),
+            AdjustedSamplingPhase(
+                name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, longest=longest
+            ),
         )
 
     def gradient_evaluations(self) -> int:
@@ -109,11 +115,13 @@ class Adjusted:
         """Return this configuration with `step_size` where none was given."""
         return self if self.step_size is not None else replace(self, step_size=step_size)
 
-
-PRESETS: dict[str, Adjusted] = {
-    "paper": Adjusted(),
-    # A tenth of the steps: for a first look, not for a result.
-    "quick": Adjusted(warmup_steps=10_000, sampling_steps=8_000, n_draws=200),
-    # There is no discretization error to reduce, only more of the posterior to see.
-    "accurate": Adjusted(warmup_steps=200_000, sampling_steps=520_000),
-}
+    @classmethod
+    def presets(cls) -> dict[str, "Adjusted"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": Adjusted(),
+            # A tenth of the steps: for a first look, not for a result.
+            "quick": Adjusted(warmup_steps=10_000, sampling_steps=8_000, n_draws=200),
+            # There is no discretization error to reduce, only more of the posterior to see.
+            "accurate": Adjusted(warmup_steps=200_000, sampling_steps=520_000),
+        }

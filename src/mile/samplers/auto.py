@@ -2,19 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from mile.samplers.base import Sampler
+from mile import _registry
+from mile.samplers.base import Phase, Sampler
 from mile.samplers.mile import Mile
 from mile.samplers.stochastic import Stochastic
 
 MINIBATCHES = "minibatches"  # in a plan: whether they were chosen; all else there are budgets
 
 
+@_registry.sampler("auto")
 @dataclass(frozen=True, kw_only=True)
 class Auto:
     """MILE on full batches if the time limit allows that, otherwise on mini-batches; until then it is the former."""
 
+    title: ClassVar[str] = "auto"
     needs_rows: ClassVar[bool] = True  # to choose between batches
     full: Mile
     stochastic: Stochastic
@@ -35,7 +38,7 @@ class Auto:
         return max(self.full.n_draws, self.stochastic.n_draws)
 
     @property
-    def phases(self) -> tuple[Any, ...]:
+    def phases(self) -> tuple[Phase, ...]:
         """Those on full batches."""
         return self.full.phases
 
@@ -47,8 +50,17 @@ class Auto:
         """Fill in the starting step size of both if it was left open."""
         return Auto(full=self.full.with_start(step_size), stochastic=self.stochastic.with_start(step_size))
 
+    @classmethod
+    def presets(cls) -> dict[str, "Auto"]:
+        """Return both samplers' presets of each name; MILE on mini-batches has no "default" but its paper's."""
+        stochastic = Stochastic.presets()
+        return {
+            name: Auto(full=full, stochastic=stochastic.get(name, stochastic["paper"]))
+            for name, full in Mile.presets().items()
+        }
 
-def with_plan(sampler: Any, plan: Mapping[str, int] | None) -> Sampler:
+
+def with_plan(sampler: Sampler, plan: Mapping[str, int] | None) -> Sampler:
     """Return the sampler that a plan makes of another one: its choice, with its budgets.
 
     Raises

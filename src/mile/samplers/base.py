@@ -1,15 +1,18 @@
 """The contract of a sampler: an immutable configuration that is a tuple of phases.
 
-To add one, write one file with a class like these and give it one row in `SAMPLERS`.
+To add one, write one file in this folder with a class like these, registered by its name.
 """
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import Field
+from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
-from mile._checks import check_count, check_number
-from mile._types import Key, Position, Scalar, Target
+from mile._checks import check_count, check_number, check_tuple
+from mile._types import Key, Position, PyTree, Scalar, Target
 
 # Beyond these limits a chain has failed; they are far outside what healthy chains show.
 LARGEST_BAD_SHARE = 0.05  # of the steps of a phase
@@ -21,12 +24,15 @@ HISTORY = 200  # records kept of each tuning phase, enough for a plot
 _WIDEST_UNITS = 1e3
 
 
-class Tuned(NamedTuple):
+Numbers = TypeVar("Numbers", Array, np.ndarray)  # of one chain in compiled code, of all chains outside
+
+
+class Tuned(NamedTuple, Generic[Numbers]):
     """What tuning found, per chain; it travels whole. A sampler without a notion of one leaves NaN."""
 
-    step_size: Any  # one number a chain
-    L: Any
-    inverse_mass: Any = None
+    step_size: Numbers  # one number a chain
+    L: Numbers
+    inverse_mass: Numbers | None = None
 
 
 class Health(NamedTuple):
@@ -41,20 +47,22 @@ class Health(NamedTuple):
 class Finished(NamedTuple):
     """What a phase hands on: the next phase's carry, a status code, and named numbers for the record."""
 
-    carry: Any
+    carry: PyTree
     status: Int[Array, ""]
-    report: dict[str, Any]
+    report: dict[str, Array]
 
 
 class Phase(Protocol):
-    """One stage of a chain: pure, hashable, written for one chain; the loop in `sampling.py` runs it in blocks.
+    """One stage of a chain: pure, hashable, written for one chain; the loop in `sampling/loop.py` runs it in blocks.
 
     Every phase but the last also says what it records, in the class variable `record`, a NamedTuple of numbers.
 
     A phase is a pytree. Its leaves, such as budgets, enter compiled code as arguments, so that one program serves
     all their values; static is only what decides shapes. The name should be neither: then phases that differ in
-    numbers alone share their programs.
+    numbers alone share their programs. It is also a dataclass: a time limit replaces its budget.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, Field]]
 
     @property
     def name(self) -> str:
@@ -71,25 +79,27 @@ class Phase(Protocol):
         """Records kept, evenly spaced at the end of the phase."""
         ...
 
-    def init(self, key: Key, carry: Any, target: Target) -> Any:
+    def init(self, key: Key, carry: PyTree, target: Target) -> PyTree:
         """Turn what the previous phase left (first phase: a position) into this phase's carry."""
         ...
 
-    def step(self, key: Key, carry: Any, target: Target) -> tuple[Any, Any]:
+    def step(self, key: Key, carry: PyTree, target: Target) -> tuple[PyTree, PyTree]:
         """Advance one step and say what might be recorded."""
         ...
 
-    def finish(self, carry: Any) -> Finished:
+    def finish(self, carry: PyTree) -> Finished:
         """Draw conclusions."""
         ...
 
 
 class Sampler(Protocol):
-    """A configured method; the last phase records `Draw`s."""
+    """A configured method, a frozen dataclass; the last phase records `Draw`s."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field]]
 
     @property
     def name(self) -> str:
-        """What `SAMPLERS` calls it."""
+        """What `sampler=` calls it."""
         ...
 
     @property
@@ -98,8 +108,8 @@ class Sampler(Protocol):
         ...
 
     @property
-    def phases(self) -> tuple[Any, ...]:
-        """The stages of one chain, each a `Phase`."""
+    def phases(self) -> tuple[Phase, ...]:
+        """The stages of one chain."""
         ...
 
     def gradient_evaluations(self) -> int:
@@ -111,6 +121,20 @@ class Sampler(Protocol):
         ...
 
 
+class NamedSampler(Sampler, Protocol):
+    """What a registered sampler has besides."""
+
+    title: ClassVar[str]  # what pages and tables call it
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Self]:
+        """Return configurations by name; "paper" is what its paper used, "quick" and "accurate" are there too.
+
+        The estimators' preset is "default"; where it is missing, "paper" stands for it.
+        """
+        ...
+
+
 class Draw(NamedTuple):
     """One kept draw."""
 
@@ -119,7 +143,26 @@ class Draw(NamedTuple):
     energy_change: Scalar
 
 
-def check_budgets(sampler: Any, smallest_warmup: int = 1) -> None:
+class HasBudgets(Protocol):
+    """A sampler that counts steps."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps of tuning."""
+        ...
+
+    @property
+    def sampling_steps(self) -> int:
+        """Steps of which draws are kept."""
+        ...
+
+    @property
+    def n_draws(self) -> int:
+        """Draws kept of each chain."""
+        ...
+
+
+def check_budgets(sampler: HasBudgets, smallest_warmup: int = 1) -> None:
     """Refuse budgets that are impossible, alone or together."""
     check_count("warmup_steps", sampler.warmup_steps, smallest=smallest_warmup)
     check_count("sampling_steps", sampler.sampling_steps)
@@ -131,9 +174,9 @@ def check_budgets(sampler: Any, smallest_warmup: int = 1) -> None:
         )
 
 
-def check_fractions(fractions: Any, count: int) -> None:
+def check_fractions(fractions: tuple[float, ...], count: int) -> None:
     """Refuse shares of the warm-up that are not `count` positive numbers with the sum 1."""
-    if not isinstance(fractions, tuple) or len(fractions) != count:
+    if len(check_tuple("fractions", fractions, f"{count} numbers")) != count:
         raise ValueError(f"fractions must be a tuple of {count} numbers; got {fractions!r}.")
     for fraction in fractions:
         check_number("each entry of fractions", fraction, positive=True)

@@ -1,19 +1,22 @@
 """MILE: MCLMC from a trained start, tuned in three phases with a fixed budget (paper section 3)."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from mile._checks import check_count, check_number
+from mile import _registry
+from mile._checks import check_count, check_flag, check_number
 from mile.samplers import _mclmc
-from mile.samplers._phases import Sample, TuneLength, TuneStepSize
-from mile.samplers._step_size import Geometric, Linear
+from mile.samplers._phases import MileLengthPhase, MileSamplingPhase, MileStepSizePhase
+from mile.samplers._step_size import Geometric, Linear, check_schedule
 from mile.samplers.base import check_budgets, check_fractions
 
 _SMALLEST_BUFFER = 512  # samples of phase III; below, memory is not worth a program of its own
 
 
+@_registry.sampler("mile")
 @dataclass(frozen=True, kw_only=True)
 class Mile:
-    """Configuration of one MILE chain; the defaults are the paper's.
+    """MCLMC from a trained start, tuned in three phases with a fixed budget; the defaults are the paper's.
 
     Examples
     --------
@@ -21,6 +24,8 @@ class Mile:
     >>> Mile(warmup_steps=5_000, sampling_steps=1_000, n_draws=100).gradient_evaluations()
     12001
     """
+
+    title: ClassVar[str] = "MILE"
 
     warmup_steps: int = 50_000  # section 3.3: 40k + 5k + 5k
     sampling_steps: int = 10_000  # section 3.3
@@ -45,15 +50,13 @@ class Mile:
         check_fractions(self.fractions, 3)
         if self._phase_steps()[0] < 1:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
-        if not isinstance(self.schedule, Linear | Geometric):
-            raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {self.schedule!r}.")
+        check_schedule(self.schedule)
         check_number("step_size_memory", self.step_size_memory, smallest=1.0)
         check_number("trust", self.trust, positive=True)
         check_number("length_factor", self.length_factor, positive=True)
         if self.step_size is not None:
             check_number("step_size", self.step_size, positive=True)
-        if not isinstance(self.diagonal_metric, bool):
-            raise ValueError(f"diagonal_metric must be True or False; got {self.diagonal_metric!r}.")
+        check_flag("diagonal_metric", self.diagonal_metric)
         if self.diagonal_metric and self._phase_steps()[1] < 3:
             raise ValueError(
                 f"warmup_steps ({self.warmup_steps}) leaves fewer than three steps for phase II, which diagonal_metric "
@@ -68,17 +71,17 @@ class Mile:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "mile"
 
     @property
-    def phases(self) -> tuple[TuneStepSize | TuneLength | Sample, ...]:
+    def phases(self) -> tuple[MileStepSizePhase | MileLengthPhase | MileSamplingPhase, ...]:
         """Phases I, II, III and sampling; with a diagonal metric a phase of its own after II."""
         if self.step_size is None:
             raise ValueError("step_size is open: call with_start(step_size) before running the sampler.")
         first, second, third = self._phase_steps()
         thinning = -(-third // self.n_fft_samples)
-        tuning = TuneStepSize(
+        tuning = MileStepSizePhase(
             name="phase I",
             n_steps=first,
             first_steps=first,
@@ -96,7 +99,7 @@ class Mile:
             tuning,
             replace(tuning, name="phase II", n_steps=second - again),
             *metric,
-            TuneLength(
+            MileLengthPhase(
                 name="phase III",
                 n_steps=third,
                 thinning=thinning,
@@ -105,7 +108,7 @@ class Mile:
                 capacity=_buffer_size(third // thinning),
                 **guard,
             ),
-            Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, **guard),
+            MileSamplingPhase(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, **guard),
         )
 
     def gradient_evaluations(self) -> int:
@@ -116,17 +119,19 @@ class Mile:
         """Return this configuration with `step_size` where none was given."""
         return self if self.step_size is not None else replace(self, step_size=step_size)
 
-
-PRESETS: dict[str, Mile] = {
-    "paper": Mile(),
-    # Chosen on validation rows of six tables, with the networks of `MileRegressor` (experiments/presets): smaller steps
-    # at the end, and fewer of them, because a step of those networks costs more.
-    "default": Mile(warmup_steps=33_000, sampling_steps=7_000, schedule=Linear(end=0.01)),
-    # A tenth of the paper's steps: for a first look, not for a result.
-    "quick": Mile(warmup_steps=5_000, sampling_steps=1_000, n_draws=200),
-    # Small discretization error needs small steps, hence more of them.
-    "accurate": Mile(warmup_steps=200_000, sampling_steps=40_000, schedule=Geometric()),
-}
+    @classmethod
+    def presets(cls) -> dict[str, "Mile"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": Mile(),
+            # Chosen on validation rows of six tables, with the networks of `MileRegressor` (experiments/presets):
+            # smaller steps at the end, and fewer of them, because a step of those networks costs more.
+            "default": Mile(warmup_steps=33_000, sampling_steps=7_000, schedule=Linear(end=0.01)),
+            # A tenth of the paper's steps: for a first look, not for a result.
+            "quick": Mile(warmup_steps=5_000, sampling_steps=1_000, n_draws=200),
+            # Small discretization error needs small steps, hence more of them.
+            "accurate": Mile(warmup_steps=200_000, sampling_steps=40_000, schedule=Geometric()),
+        }
 
 
 def _buffer_size(n_samples: int) -> int:

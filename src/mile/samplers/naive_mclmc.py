@@ -1,21 +1,26 @@
 """MCLMC tuned as published, the baseline of MILE's changes: its failures are counted, not hidden."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from mile import _registry
 from mile._checks import check_count, check_number
 from mile.samplers import _mclmc
-from mile.samplers._naive_phases import Sample, TuneLength, TuneStepSize
+from mile.samplers._naive_phases import NaiveLengthPhase, NaiveSamplingPhase, NaiveStepSizePhase
 from mile.samplers._published import Guarded, Unguarded
 from mile.samplers.base import check_budgets, check_fractions
 
 
+@_registry.sampler("naive_mclmc")
 @dataclass(frozen=True, kw_only=True)
 class NaiveMclmc:
-    """Configuration of one chain; the defaults are the paper's failure study (its code, experiments/feasibility).
+    """MCLMC tuned as published, the baseline of MILE's changes; the defaults are the paper's failure study.
 
-    The study changes three things of MILE: the first step size, a constant energy variance, and none of our guards.
-    BlackJAX's own defaults are the preset "accurate".
+    The study (in the paper's code: experiments/feasibility) changes three things of MILE: the first step size, a
+    constant energy variance, and none of our guards. BlackJAX's own defaults are the preset "accurate".
     """
+
+    title: ClassVar[str] = "naive MCLMC"
 
     warmup_steps: int = 50_000
     sampling_steps: int = 10_000
@@ -58,15 +63,15 @@ class NaiveMclmc:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "naive_mclmc"
 
     @property
-    def phases(self) -> tuple[TuneStepSize | TuneLength | Sample, ...]:
+    def phases(self) -> tuple[NaiveStepSizePhase | NaiveLengthPhase | NaiveSamplingPhase, ...]:
         """Phases I, II, III and sampling; with new units also the second half of phase II."""
         first, second, again, third = self._phase_steps()
         rule = Guarded() if self.guarded else Unguarded()
-        tuning = TuneStepSize(
+        tuning = NaiveStepSizePhase(
             name="phase I",
             n_steps=first,
             step_size=self.step_size,
@@ -83,7 +88,7 @@ class NaiveMclmc:
             tuning,
             replace(tuning, name="phase II", n_steps=second),
             *([retuning] if self.preconditioned else []),
-            TuneLength(
+            NaiveLengthPhase(
                 name="phase III",
                 n_steps=third,
                 thinning=thinning,
@@ -94,7 +99,7 @@ class NaiveMclmc:
                 new_units=self.preconditioned,
                 rule=rule,
             ),
-            Sample(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, rule=rule),
+            NaiveSamplingPhase(name="sampling", n_steps=self.sampling_steps, n_records=self.n_draws, rule=rule),
         )
 
     def gradient_evaluations(self) -> int:
@@ -105,23 +110,24 @@ class NaiveMclmc:
         """Return this: its first step size follows from the dimension."""
         return self
 
-
-_STUDY = NaiveMclmc()
-PRESETS: dict[str, NaiveMclmc] = {
-    # The paper's failure study.
-    "paper": _STUDY,
-    # A tenth of its steps.
-    "quick": replace(_STUDY, warmup_steps=5_000, sampling_steps=1_000, n_draws=200),
-    # BlackJAX's defaults: three phases of a tenth of the sampling steps each, and a third of that again in new units;
-    # the steps are 60,000 in all, as many as MILE makes.
-    "accurate": NaiveMclmc(
-        warmup_steps=15_000,
-        sampling_steps=45_000,
-        fractions=(1 / 3, 1 / 3, 1 / 3),
-        start_factor=0.25,
-        shortest_length=0.0,
-        step_size_memory=150.0,
-        preconditioned=True,
-        guarded=True,
-    ),
-}
+    @classmethod
+    def presets(cls) -> dict[str, "NaiveMclmc"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            # The paper's failure study.
+            "paper": NaiveMclmc(),
+            # A tenth of its steps.
+            "quick": NaiveMclmc(warmup_steps=5_000, sampling_steps=1_000, n_draws=200),
+            # BlackJAX's defaults: three phases of a tenth of the sampling steps each, and a third of that again in new
+            # units; the steps are 60,000 in all, as many as MILE makes.
+            "accurate": NaiveMclmc(
+                warmup_steps=15_000,
+                sampling_steps=45_000,
+                fractions=(1 / 3, 1 / 3, 1 / 3),
+                start_factor=0.25,
+                shortest_length=0.0,
+                step_size_memory=150.0,
+                preconditioned=True,
+                guarded=True,
+            ),
+        }

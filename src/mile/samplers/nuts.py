@@ -3,21 +3,25 @@
 from dataclasses import dataclass
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from mile import _registry
 from mile._checks import check_count, check_number
 from mile._errors import Status
-from mile._types import Key, Position, Scalar, Target
+from mile._types import Key, Position, PyTree, Scalar, Target
 from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
 
 
+@_registry.sampler("nuts")
 @dataclass(frozen=True, kw_only=True)
 class Nuts:
-    """Configuration of one NUTS chain; the defaults are those of the paper's BDE."""
+    """NUTS with Stan's adaptation, by BlackJAX; the defaults are those of the paper's BDE."""
+
+    title: ClassVar[str] = "NUTS"
 
     warmup_steps: int = 100  # paper, appendix on baselines: burn-in
     sampling_steps: int = 1_000
@@ -34,19 +38,19 @@ class Nuts:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "nuts"
 
     @property
-    def phases(self) -> tuple["Adapt", "Sample"]:
+    def phases(self) -> tuple["NutsAdaptationPhase", "NutsSamplingPhase"]:
         """Adaptation of step size and mass matrix, then sampling."""
-        adapt = Adapt(
+        adapt = NutsAdaptationPhase(
             n_steps=self.warmup_steps,
             target_acceptance=self.target_acceptance,
             max_depth=self.max_depth,
             step_size=self.step_size,
         )
-        return adapt, Sample(n_steps=self.sampling_steps, n_records=self.n_draws, max_depth=self.max_depth)
+        return adapt, NutsSamplingPhase(n_steps=self.sampling_steps, n_records=self.n_draws, max_depth=self.max_depth)
 
     def gradient_evaluations(self) -> int:
         """Return the most that one chain can cost; how many it took is counted."""
@@ -56,15 +60,20 @@ class Nuts:
         """Return this; an optimizer's learning rate says nothing about trajectories."""
         return self
 
+    @classmethod
+    def presets(cls) -> dict[str, "Nuts"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": Nuts(),
+            "quick": Nuts(warmup_steps=50, sampling_steps=200, n_draws=200),
+            "accurate": Nuts(warmup_steps=1_000, sampling_steps=4_000),
+        }
 
-PRESETS: dict[str, Nuts] = {
-    "paper": Nuts(),
-    "quick": Nuts(warmup_steps=50, sampling_steps=200, n_draws=200),
-    "accurate": Nuts(warmup_steps=1_000, sampling_steps=4_000),
-}
+
+Tree = TypeVar("Tree")
 
 
-class Tally(NamedTuple):
+class NutsTally(NamedTuple):
     """What is counted in a phase."""
 
     start_logdensity: Scalar
@@ -74,25 +83,25 @@ class Tally(NamedTuple):
     squared_energy: Scalar
 
 
-class Adapting(NamedTuple):
+class NutsAdapting(NamedTuple):
     """Carry of the adaptation."""
 
-    state: Any
-    averaging: Any
-    matrix: Any
+    state: PyTree  # BlackJAX's, as the next two
+    averaging: PyTree
+    matrix: PyTree
     step_size: Scalar
     inverse_mass: Float[Array, " d"]
     index: Int[Array, ""]
-    tally: Tally
+    tally: NutsTally
 
 
-class Sampling(NamedTuple):
+class NutsSampling(NamedTuple):
     """Carry of the sampling phase."""
 
-    state: Any
+    state: PyTree  # BlackJAX's
     step_size: Scalar
     inverse_mass: Float[Array, " d"]
-    tally: Tally
+    tally: NutsTally
 
 
 class AdaptationRecord(NamedTuple):
@@ -127,7 +136,7 @@ def _blackjax() -> SimpleNamespace:
 
 @jax.tree_util.register_static
 @dataclass(frozen=True, kw_only=True)
-class Adapt:
+class NutsAdaptationPhase:
     """Stan's windows: step size by dual averaging throughout, variances of the weights in the slow windows."""
 
     record: ClassVar[type] = AdaptationRecord
@@ -142,7 +151,7 @@ class Adapt:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Position, target: Target) -> Adapting:
+    def init(self, key: Key, carry: Position, target: Target) -> NutsAdapting:
         """Start at a trained network."""
         library = _blackjax()
         state = library.init(carry, target.logdensity)
@@ -150,8 +159,8 @@ class Adapt:
         matrix = library.matrix_init(carry.shape[0])
         averaging_init, _, _ = library.averaging(self.target_acceptance)
         zero = jnp.zeros((), carry.dtype)
-        tally = Tally(state.logdensity, zero + 1.0, zero, zero, zero)
-        adapting = Adapting(
+        tally = NutsTally(state.logdensity, zero + 1.0, zero, zero, zero)
+        adapting = NutsAdapting(
             state=state,
             averaging=averaging_init(step_size),
             matrix=matrix,
@@ -162,7 +171,7 @@ class Adapt:
         )
         return jax.tree.map(jnp.asarray, adapting)
 
-    def step(self, key: Key, carry: Adapting, target: Target) -> tuple[Adapting, AdaptationRecord]:
+    def step(self, key: Key, carry: NutsAdapting, target: Target) -> tuple[NutsAdapting, AdaptationRecord]:
         """Make one transition, then learn from its acceptance and its position."""
         library = _blackjax()
         averaging_init, averaging_update, averaging_final = library.averaging(self.target_acceptance)
@@ -177,7 +186,7 @@ class Adapt:
         averaging = _choose(ends_window, averaging_init(averaging_final(averaging)), averaging)
         matrix = _choose(ends_window, library.matrix_final(matrix), matrix)
         step_size = jnp.exp(averaging.log_step_size).astype(carry.step_size.dtype)
-        adapted = Adapting(
+        adapted = NutsAdapting(
             state=state,
             averaging=averaging,
             matrix=matrix,
@@ -189,10 +198,10 @@ class Adapt:
         adapted = jax.tree.map(lambda new, old: new.astype(old.dtype), adapted, carry)
         return adapted, AdaptationRecord(step_size, info.acceptance_rate, state.logdensity)
 
-    def finish(self, carry: Adapting) -> Finished:
+    def finish(self, carry: NutsAdapting) -> Finished:
         """Hand on the averaged step size and the last mass matrix."""
         step_size = jnp.exp(carry.averaging.log_step_size_avg).astype(carry.step_size.dtype)
-        after = Sampling(carry.state, step_size, carry.inverse_mass, carry.tally)
+        after = NutsSampling(carry.state, step_size, carry.inverse_mass, carry.tally)
         report = _report(self.n_steps, after)
         zero = jnp.zeros_like(step_size)
         fresh = after.tally._replace(gradients=zero, divergences=zero, acceptance=zero, squared_energy=zero)
@@ -206,7 +215,7 @@ class Adapt:
     meta_fields=["max_depth"],
 )
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class NutsSamplingPhase:
     """Sampling with everything fixed."""
 
     name: str = "sampling"
@@ -214,11 +223,11 @@ class Sample:
     n_records: int
     max_depth: int
 
-    def init(self, key: Key, carry: Sampling, target: Target) -> Sampling:
-        """Go on from where the adaptation stopped."""
+    def init(self, key: Key, carry: NutsSampling, target: Target) -> NutsSampling:
+        """Continue where the adaptation stopped."""
         return carry
 
-    def step(self, key: Key, carry: Sampling, target: Target) -> tuple[Sampling, Draw]:
+    def step(self, key: Key, carry: NutsSampling, target: Target) -> tuple[NutsSampling, Draw]:
         """Make one transition."""
         state, info, energy_change = _transition(
             key, carry.state, target, carry.step_size, carry.inverse_mass, self.max_depth
@@ -226,14 +235,14 @@ class Sample:
         draw = Draw(state.position, state.logdensity, energy_change)
         return carry._replace(state=state, tally=_count(carry.tally, info, energy_change)), draw
 
-    def finish(self, carry: Sampling) -> Finished:
+    def finish(self, carry: NutsSampling) -> Finished:
         """Judge the chain."""
         return Finished(carry, _status(carry), _report(self.n_steps, carry))
 
 
 def _transition(
-    key: Key, state: Any, target: Target, step_size: Scalar, inverse_mass: Array, max_depth: int
-) -> tuple[Any, Any, Scalar]:
+    key: Key, state: PyTree, target: Target, step_size: Scalar, inverse_mass: Array, max_depth: int
+) -> tuple[PyTree, PyTree, Scalar]:
     """Make one NUTS transition; return also the energy difference between its ends."""
     library = _blackjax()
     new, info = library.kernel(key, state, target.logdensity, step_size, inverse_mass, max_depth)
@@ -242,7 +251,7 @@ def _transition(
     return new, info, jnp.where(jnp.isfinite(energy_change), energy_change, 0.0).astype(state.logdensity.dtype)
 
 
-def _count(tally: Tally, info: Any, energy_change: Scalar) -> Tally:
+def _count(tally: NutsTally, info: PyTree, energy_change: Scalar) -> NutsTally:
     return tally._replace(
         gradients=tally.gradients + info.num_integration_steps,
         divergences=tally.divergences + info.is_divergent,
@@ -251,11 +260,11 @@ def _count(tally: Tally, info: Any, energy_change: Scalar) -> Tally:
     )
 
 
-def _choose(condition: Array, new: Any, old: Any) -> Any:
+def _choose(condition: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(lambda one, other: jnp.where(condition, one, other), new, old)
 
 
-def _status(carry: Sampling) -> Int[Array, ""]:
+def _status(carry: NutsSampling) -> Int[Array, ""]:
     fall = carry.tally.start_logdensity - carry.state.logdensity
     return jnp.select(
         [
@@ -267,7 +276,7 @@ def _status(carry: Sampling) -> Int[Array, ""]:
     )
 
 
-def _report(n_steps: Int[Array, ""] | int, carry: Sampling) -> dict[str, Array]:
+def _report(n_steps: Int[Array, ""] | int, carry: NutsSampling) -> dict[str, Array]:
     tally = carry.tally
     return {
         "step_size": carry.step_size,

@@ -14,16 +14,17 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from mile._checks import check_count, check_number
+from mile import _registry
+from mile._checks import check_count, check_flag, check_number
 from mile._errors import Status
 from mile._types import Key, Number, Position, Scalar, Target
 from mile.samplers._path import (
     Cloud,
+    CloudTally,
     Langevin,
     Particles,
     PerParticle,
     Route,
-    Tally,
     init_field,
     move,
     remember,
@@ -34,14 +35,17 @@ from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIME
 _TIME_ROUNDING = 1e-4  # far above the rounding of t in float32, far below a step
 
 
+@_registry.sampler("pgps")
 @dataclass(frozen=True, kw_only=True)
 class Pgps:
-    """Configuration of one cloud, which counts as one chain; its particles are the draws. Defaults: the paper's on UCI.
+    """Path-guided particle sampling: a cloud counts as one chain, its particles are the draws.
 
-    Particles begin at random points of p_0, as in the original: the trained network from which other samplers start
-    is not used. Where the target has more rows than `batch_size`, each step sees a random batch of them, the same
-    for all particles.
+    The defaults are the paper's on UCI. Particles begin at random points of p_0, as in the original: the trained
+    network from which other samplers start is not used. Where the target has more rows than `batch_size`, each step
+    sees a random batch of them, the same for all particles.
     """
+
+    title: ClassVar[str] = "PGPS"
 
     n_draws: int = 100  # particles; section 5.2
     start_scale: float = math.sqrt(0.5)  # p_0 is N(0, 0.5 I), in the original the prior as well
@@ -73,8 +77,7 @@ class Pgps:
         check_number("start_widening", self.start_widening, smallest=0.0, largest=1.0)
         check_number("field_tolerance", self.field_tolerance, smallest=0.0)
         for name in ("limit_drift", "rescale_batches"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         if self.path_steps * self.largest_time_step < 1.0 - _TIME_ROUNDING:
             raise ValueError(
                 f"path_steps ({self.path_steps}) times largest_time_step ({self.largest_time_step}) must reach 1: "
@@ -83,7 +86,7 @@ class Pgps:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "pgps"
 
     @property
@@ -123,13 +126,15 @@ class Pgps:
         """Return this; an optimizer's learning rate says nothing about Langevin steps."""
         return self
 
-
-PRESETS: dict[str, Pgps] = {
-    "paper": Pgps(),
-    "quick": Pgps(n_draws=50, field_updates=20, adjustment_steps=30, langevin_steps=100),
-    # Langevin steps a tenth as long, four times as many: stable on posteriors ten times as sharp.
-    "accurate": Pgps(adjustment_steps=1_200, langevin_steps=4_000, step_size=0.01),
-}
+    @classmethod
+    def presets(cls) -> dict[str, "Pgps"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": Pgps(),
+            "quick": Pgps(n_draws=50, field_updates=20, adjustment_steps=30, langevin_steps=100),
+            # Langevin steps a tenth as long, four times as many: stable on posteriors ten times as sharp.
+            "accurate": Pgps(adjustment_steps=1_200, langevin_steps=4_000, step_size=0.01),
+        }
 
 
 class Emitting(NamedTuple):
@@ -201,7 +206,7 @@ class FollowPath:
         zero = jnp.zeros((), carry.dtype)
         start = _typical(jax.vmap(target.logdensity)(particles)).astype(carry.dtype)
         optimizer = optax.adam(self.learning_rate).init(field)
-        return Cloud(particles, particles, zero, field, optimizer, Tally(start, zero, zero, zero, zero))
+        return Cloud(particles, particles, zero, field, optimizer, CloudTally(start, zero, zero, zero, zero))
 
     def step(self, key: Key, carry: Cloud, target: Target) -> tuple[Cloud, PathRecord]:
         """Advance t once; when the path has ended, stay."""

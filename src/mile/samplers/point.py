@@ -1,22 +1,27 @@
 """The deep ensemble as a sampler: each trained member is its chain's one draw."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from mile import _registry
 from mile._errors import Status
 from mile._types import Key, Position, Target
 from mile.samplers.base import Draw, Finished
 
 
+@_registry.sampler("deep_ensemble")
 @dataclass(frozen=True, kw_only=True)
 class DeepEnsemble:
     """No sampling at all: the paper's DE baseline (Lakshminarayanan et al. 2017)."""
 
+    title: ClassVar[str] = "deep ensemble"
+
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "deep_ensemble"
 
     @property
@@ -36,6 +41,11 @@ class DeepEnsemble:
     def with_start(self, step_size: float) -> "DeepEnsemble":
         """Return this; there is no step."""
         return self
+
+    @classmethod
+    def presets(cls) -> dict[str, "DeepEnsemble"]:
+        """Return the same for every name: there is nothing to choose."""
+        return dict.fromkeys(("paper", "quick", "accurate"), DeepEnsemble())
 
 
 @jax.tree_util.register_static

@@ -2,25 +2,29 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from mile._checks import check_count, check_number
+from mile import _registry
+from mile._checks import check_count, check_flag, check_number
 from mile._errors import Status
 from mile._types import Count, Key, Number, Position, Scalar, Target
 from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
 
 
+@_registry.sampler("split_hmc")
 @dataclass(frozen=True, kw_only=True)
 class SplitHmc:
-    """Configuration of one split-HMC chain; the defaults are what its paper found for Fashion-MNIST (section 5.3).
+    """Symmetric split HMC; the defaults are what its paper found for Fashion-MNIST (section 5.3).
 
     Nothing is adapted, as in the original: step size and mass must suit the target. On a target without rows it is
     plain HMC by the leapfrog scheme.
     """
+
+    title: ClassVar[str] = "split HMC"
 
     warmup_steps: int = 50  # proposals; as the sampling steps, the comparison in the MILE paper, appendix
     sampling_steps: int = 200
@@ -37,16 +41,15 @@ class SplitHmc:
             check_count(name, getattr(self, name))
         for name in ("step_size", "inverse_mass"):
             check_number(name, getattr(self, name), positive=True)
-        if not isinstance(self.shuffle, bool):
-            raise ValueError(f"shuffle must be True or False; got {self.shuffle!r}.")
+        check_flag("shuffle", self.shuffle)
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "split_hmc"
 
     @property
-    def phases(self) -> tuple["WarmUp", "Sample"]:
+    def phases(self) -> tuple["SplitHmcWarmUpPhase", "SplitHmcSamplingPhase"]:
         """Proposals that are thrown away, then proposals that are kept."""
         trajectory = Trajectory(
             step_size=self.step_size,
@@ -55,8 +58,10 @@ class SplitHmc:
             part_size=self.part_size,
             shuffle=self.shuffle,
         )
-        warm_up = WarmUp(trajectory=trajectory, n_steps=self.warmup_steps)
-        return warm_up, Sample(trajectory=trajectory, n_steps=self.sampling_steps, n_records=self.n_draws)
+        warm_up = SplitHmcWarmUpPhase(trajectory=trajectory, n_steps=self.warmup_steps)
+        return warm_up, SplitHmcSamplingPhase(
+            trajectory=trajectory, n_steps=self.sampling_steps, n_records=self.n_draws
+        )
 
     def gradient_evaluations(self) -> int:
         """Return the most that one chain can cost; how much less depends on the number of parts and is counted.
@@ -71,16 +76,18 @@ class SplitHmc:
         """Return this; an optimizer's learning rate says nothing about trajectories."""
         return self
 
+    @classmethod
+    def presets(cls) -> dict[str, "SplitHmc"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": SplitHmc(),
+            "quick": SplitHmc(warmup_steps=10, sampling_steps=50, n_draws=50),
+            # The longest run of the comparison.
+            "accurate": SplitHmc(warmup_steps=300, sampling_steps=3_000, n_draws=3_000),
+        }
 
-PRESETS: dict[str, SplitHmc] = {
-    "paper": SplitHmc(),
-    "quick": SplitHmc(warmup_steps=10, sampling_steps=50, n_draws=50),
-    # The longest run of the comparison.
-    "accurate": SplitHmc(warmup_steps=300, sampling_steps=3_000, n_draws=3_000),
-}
 
-
-class State(NamedTuple):
+class SplitHmcState(NamedTuple):
     """Where the chain is."""
 
     position: Position
@@ -96,7 +103,7 @@ class Move(NamedTuple):
     probability: Scalar  # of acceptance
 
 
-class Tally(NamedTuple):
+class SplitHmcTally(NamedTuple):
     """Where the chain began, what its steps cost, and what is counted in a phase."""
 
     start_logdensity: Scalar
@@ -108,11 +115,11 @@ class Tally(NamedTuple):
     squared_energy: Scalar
 
 
-class Carry(NamedTuple):
+class SplitHmcCarry(NamedTuple):
     """Carry of both phases."""
 
-    state: State
-    tally: Tally
+    state: SplitHmcState
+    tally: SplitHmcTally
 
 
 class ProposalRecord(NamedTuple):
@@ -138,16 +145,16 @@ class Trajectory:
     part_size: int
     shuffle: bool
 
-    def n_parts(self, target: Any) -> int:
+    def n_parts(self, target: Target) -> int:
         """Return into how many parts a target falls; without rows it is one."""
-        return target.n_parts(self.part_size) if hasattr(target, "n_parts") else 1
+        return target.n_parts(self.part_size)
 
     def gradients(self, n_parts: Int[Array, ""]) -> Int[Array, ""]:
         """Return how many gradients of a part one proposal takes; see `integrate`."""
         return 1 + self.n_leapfrog * jnp.maximum(2 * n_parts - 2, 1)
 
     def integrate(
-        self, position: Position, momentum: Position, order: Int[Array, " part"], target: Any
+        self, position: Position, momentum: Position, order: Int[Array, " part"], target: Target
     ) -> tuple[Position, Position]:
         """Follow Hamilton's equations for all integrator steps.
 
@@ -179,7 +186,7 @@ class Trajectory:
         position, momentum, _ = jax.lax.fori_loop(0, self.n_leapfrog, step, start)
         return position, momentum
 
-    def propose(self, key: Key, state: State, target: Target) -> tuple[State, Move]:
+    def propose(self, key: Key, state: SplitHmcState, target: Target) -> tuple[SplitHmcState, Move]:
         """Draw a momentum, integrate, and accept or stay by the energy on all rows."""
         momentum_key, order_key, test_key = jax.random.split(key, 3)
         dtype, shape = state.position.dtype, state.position.shape
@@ -195,7 +202,7 @@ class Trajectory:
         energy_change = jnp.where(finite, energy_change, 0.0)
         probability = jnp.where(finite, jnp.exp(jnp.minimum(-energy_change, 0.0)), 0.0)
         accepted = jax.random.uniform(test_key, (), dtype) < probability
-        new = State(position, logdensity)
+        new = SplitHmcState(position, logdensity)
         new = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), new, state)
         return new, Move(accepted, finite, energy_change, probability)
 
@@ -206,7 +213,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 
 @partial(_register_phase, data_fields=["trajectory", "n_steps"])
 @dataclass(frozen=True, kw_only=True)
-class WarmUp:
+class SplitHmcWarmUpPhase:
     """Proposals before the first draw; nothing is learned from them."""
 
     record: ClassVar[type] = ProposalRecord
@@ -219,27 +226,29 @@ class WarmUp:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Position, target: Target) -> Carry:
+    def init(self, key: Key, carry: Position, target: Target) -> SplitHmcCarry:
         """Start at a trained network."""
         logdensity = target.logdensity(carry).astype(carry.dtype)
         zero, none = jnp.zeros_like(logdensity), jnp.zeros((), jnp.int32)
         n_parts = jnp.asarray(self.trajectory.n_parts(target), jnp.int32)
-        return Carry(State(carry, logdensity), Tally(logdensity, n_parts, none, none, none, zero, zero))
+        return SplitHmcCarry(
+            SplitHmcState(carry, logdensity), SplitHmcTally(logdensity, n_parts, none, none, none, zero, zero)
+        )
 
-    def step(self, key: Key, carry: Carry, target: Target) -> tuple[Carry, ProposalRecord]:
+    def step(self, key: Key, carry: SplitHmcCarry, target: Target) -> tuple[SplitHmcCarry, ProposalRecord]:
         """Make one proposal."""
         state, move = self.trajectory.propose(key, carry.state, target)
         record = ProposalRecord(state.logdensity, move.probability, move.energy_change)
-        return Carry(state, _count(carry.tally, move)), record
+        return SplitHmcCarry(state, _count(carry.tally, move)), record
 
-    def finish(self, carry: Carry) -> Finished:
+    def finish(self, carry: SplitHmcCarry) -> Finished:
         """Judge the proposals."""
         return Finished(carry, _status(carry), _report(self.trajectory, carry))
 
 
 @partial(_register_phase, data_fields=["trajectory", "n_steps", "n_records"])
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class SplitHmcSamplingPhase:
     """Proposals whose ends are the draws."""
 
     name: str = "sampling"
@@ -247,23 +256,23 @@ class Sample:
     n_steps: int
     n_records: int
 
-    def init(self, key: Key, carry: Carry, target: Target) -> Carry:
-        """Go on from where the warm-up stopped, and count anew."""
+    def init(self, key: Key, carry: SplitHmcCarry, target: Target) -> SplitHmcCarry:
+        """Continue where the warm-up stopped, and start the counters again."""
         tally, none, zero = carry.tally, jnp.zeros((), jnp.int32), jnp.zeros_like(carry.state.logdensity)
-        fresh = Tally(tally.start_logdensity, tally.n_parts, none, none, none, zero, zero)
+        fresh = SplitHmcTally(tally.start_logdensity, tally.n_parts, none, none, none, zero, zero)
         return carry._replace(tally=fresh)
 
-    def step(self, key: Key, carry: Carry, target: Target) -> tuple[Carry, Draw]:
+    def step(self, key: Key, carry: SplitHmcCarry, target: Target) -> tuple[SplitHmcCarry, Draw]:
         """Make one proposal."""
         state, move = self.trajectory.propose(key, carry.state, target)
-        return Carry(state, _count(carry.tally, move)), Draw(*state, move.energy_change)
+        return SplitHmcCarry(state, _count(carry.tally, move)), Draw(*state, move.energy_change)
 
-    def finish(self, carry: Carry) -> Finished:
+    def finish(self, carry: SplitHmcCarry) -> Finished:
         """Judge the chain."""
         return Finished(carry, _status(carry), _report(self.trajectory, carry))
 
 
-def _count(tally: Tally, move: Move) -> Tally:
+def _count(tally: SplitHmcTally, move: Move) -> SplitHmcTally:
     return tally._replace(
         steps=tally.steps + 1,
         accepted=tally.accepted + move.accepted,
@@ -273,7 +282,7 @@ def _count(tally: Tally, move: Move) -> Tally:
     )
 
 
-def _status(carry: Carry) -> Int[Array, ""]:
+def _status(carry: SplitHmcCarry) -> Int[Array, ""]:
     state, tally = carry
     fall = tally.start_logdensity - state.logdensity
     return jnp.select(
@@ -288,7 +297,7 @@ def _status(carry: Carry) -> Int[Array, ""]:
     )
 
 
-def _report(trajectory: Trajectory, carry: Carry) -> dict[str, Float[Array, ""]]:
+def _report(trajectory: Trajectory, carry: SplitHmcCarry) -> dict[str, Float[Array, ""]]:
     state, tally = carry
     dtype = state.logdensity.dtype
     step_size = jnp.asarray(trajectory.step_size, dtype)

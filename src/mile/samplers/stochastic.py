@@ -8,29 +8,31 @@ and on a normal target halves the variances.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from mile._checks import check_count, check_number
+from mile import _registry
+from mile._checks import check_count, check_flag, check_number
 from mile._errors import Status
-from mile._types import Key, Position, Scalar
+from mile._types import Key, Position, Scalar, Target
 from mile.samplers import _minibatches, _noise, _step_size
 from mile.samplers._decoherence import Moments, early_length, init_moments, length_from_moments, update_moments
-from mile.samplers._minibatches import GRADIENTS_PER_STEP, Chain, Fixed
+from mile.samplers._minibatches import GRADIENTS_PER_STEP, Fixed, MinibatchChain
 from mile.samplers._noise import Noise
 from mile.samplers._phases import TuningRecord
-from mile.samplers._step_size import Geometric, Linear, StepSize
+from mile.samplers._step_size import Geometric, Linear, StepSize, check_schedule
 from mile.samplers.base import HISTORY, SMALLEST_TRAVEL, Draw, Finished, check_budgets
 
 _SHORTEST = 0.1  # steps; with such an L each step already has a direction of its own
 
 
+@_registry.sampler("stochastic")
 @dataclass(frozen=True, kw_only=True)
 class Stochastic:
-    """Configuration of one mini-batch chain; experimental.
+    """MILE on mini-batches; experimental.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class Stochastic:
     18001
     """
 
+    title: ClassVar[str] = "stochastic MILE"
     needs_rows: ClassVar[bool] = True
 
     batch_size: int = 256  # SMILE's configuration for tables
@@ -58,10 +61,8 @@ class Stochastic:
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
         check_budgets(self)
-        if not isinstance(self.precondition, bool):
-            raise ValueError(f"precondition must be True or False; got {self.precondition!r}.")
-        if not isinstance(self.schedule, Linear | Geometric):
-            raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {self.schedule!r}.")
+        check_flag("precondition", self.precondition)
+        check_schedule(self.schedule)
         check_number("step_size_memory", self.step_size_memory, smallest=1.0)
         check_number("trust", self.trust, positive=True)
         check_number("largest_turn", self.largest_turn, positive=True)
@@ -71,15 +72,15 @@ class Stochastic:
 
     @property
     def name(self) -> str:
-        """Its row in `SAMPLERS`."""
+        """Its name in the registry."""
         return "stochastic"
 
     @property
-    def phases(self) -> tuple["WarmUp", "Sample"]:
+    def phases(self) -> tuple["StochasticWarmUpPhase", "StochasticSamplingPhase"]:
         """One phase that tunes everything, then sampling."""
         if self.step_size is None:
             raise ValueError("step_size is open: call with_start(step_size) before running the sampler.")
-        warm_up = WarmUp(
+        warm_up = StochasticWarmUpPhase(
             n_steps=self.warmup_steps,
             schedule=self.schedule,
             step_size=self.step_size,
@@ -90,7 +91,7 @@ class Stochastic:
             batch_size=self.batch_size,
             precondition=self.precondition,
         )
-        sample = Sample(
+        sample = StochasticSamplingPhase(
             n_steps=self.sampling_steps,
             n_records=self.n_draws,
             energy_variance=self.schedule.end,
@@ -110,36 +111,38 @@ class Stochastic:
         """Return this configuration with `step_size` where none was given."""
         return self if self.step_size is not None else replace(self, step_size=step_size)
 
+    @classmethod
+    def presets(cls) -> dict[str, "Stochastic"]:
+        """Return configurations by name; "paper" is what its paper used."""
+        return {
+            "paper": Stochastic(),
+            # A tenth of the steps: for a first look, not for a result.
+            "quick": Stochastic(warmup_steps=5_000, sampling_steps=1_000),
+            # Both kinds of bias, of the integrator and of the noise, shrink with the step.
+            "accurate": Stochastic(
+                warmup_steps=200_000,
+                sampling_steps=40_000,
+                n_draws=400,
+                schedule=Geometric(),
+                largest_turn=0.1,
+                noise_share=0.1,
+            ),
+        }
 
-PRESETS: dict[str, Stochastic] = {
-    "paper": Stochastic(),
-    # A tenth of the steps: for a first look, not for a result.
-    "quick": Stochastic(warmup_steps=5_000, sampling_steps=1_000),
-    # Both kinds of bias, of the integrator and of the noise, shrink with the step.
-    "accurate": Stochastic(
-        warmup_steps=200_000,
-        sampling_steps=40_000,
-        n_draws=400,
-        schedule=Geometric(),
-        largest_turn=0.1,
-        noise_share=0.1,
-    ),
-}
 
-
-class Tuning(NamedTuple):
+class StochasticTuning(NamedTuple):
     """Carry of the warm-up."""
 
-    chain: Chain
+    chain: MinibatchChain
     noise: Noise
     step_size: StepSize
     moments: Moments
 
 
-class Sampling(NamedTuple):
+class StochasticSampling(NamedTuple):
     """Carry of the sampling phase."""
 
-    chain: Chain
+    chain: MinibatchChain
     fixed: Fixed
 
 
@@ -153,7 +156,7 @@ _register_phase = partial(
     _register_phase, data_fields=["n_steps", "schedule", "step_size", "memory", "trust", "largest_turn", "noise_share"]
 )
 @dataclass(frozen=True, kw_only=True)
-class WarmUp:
+class StochasticWarmUpPhase:
     """Measure the noise, adapt units and step size to it, and set L by the region visited lately."""
 
     record: ClassVar[type] = TuningRecord
@@ -173,13 +176,13 @@ class WarmUp:
         """A short history for plots."""
         return min(self.n_steps, HISTORY)
 
-    def init(self, key: Key, carry: Position, target: Any) -> Tuning:
+    def init(self, key: Key, carry: Position, target: Target) -> StochasticTuning:
         """Start at a trained network, with the gradient on all rows."""
         chain = _minibatches.init(key, carry, target, self.batch_size)
         step_size = _step_size.init(jnp.asarray(self.step_size, carry.dtype))
-        return Tuning(chain, _noise.init(carry), step_size, init_moments(carry))
+        return StochasticTuning(chain, _noise.init(carry), step_size, init_moments(carry))
 
-    def step(self, key: Key, carry: Tuning, target: Any) -> tuple[Tuning, TuningRecord]:
+    def step(self, key: Key, carry: StochasticTuning, target: Target) -> tuple[StochasticTuning, TuningRecord]:
         """Make one step, then learn from its energy change and from the noise."""
         chain, noise, step_size, moments = carry
         dimension, dtype = chain.state.position.shape[0], chain.state.position.dtype
@@ -202,9 +205,9 @@ class WarmUp:
         moments = update_moments(moments, chain.state.position, weight)
         variance = level * step_size.estimate / jnp.where(step_size.weight > 0.0, step_size.weight, 1.0)
         record = TuningRecord(step_size.value, variance, chain.state.logdensity)
-        return Tuning(chain, _noise.update(noise, moved.difference), step_size, moments), record
+        return StochasticTuning(chain, _noise.update(noise, moved.difference), step_size, moments), record
 
-    def _settle(self, carry: Tuning, length: Scalar | float) -> tuple[StepSize, Fixed]:
+    def _settle(self, carry: StochasticTuning, length: Scalar | float) -> tuple[StepSize, Fixed]:
         """Return the step size as far as the noise admits it, and what goes with it."""
         dimension = carry.chain.state.position.shape[0]
         units = _noise.units(carry.noise) if self.precondition else jnp.ones_like(carry.noise.variance)
@@ -217,7 +220,7 @@ class WarmUp:
         length = jnp.maximum(length, _SHORTEST * value)
         return step_size, Fixed(value, length, supplied, noise, units, missing)
 
-    def finish(self, carry: Tuning) -> Finished:
+    def finish(self, carry: StochasticTuning) -> Finished:
         """Fix everything."""
         step_size, fixed = self._settle(carry, jnp.inf)
         deviation = carry.moments.deviation * jnp.square(fixed.units)
@@ -225,12 +228,12 @@ class WarmUp:
         fixed = fixed._replace(L=jnp.minimum(visited, fixed.L))
         report = _minibatches.report(self.n_steps, carry.chain, fixed)
         report["gradient_evaluations"] += 1.0  # the start
-        return Finished(Sampling(carry.chain, fixed), _minibatches.status(self.n_steps, carry.chain), report)
+        return Finished(StochasticSampling(carry.chain, fixed), _minibatches.status(self.n_steps, carry.chain), report)
 
 
 @partial(_register_phase, data_fields=["n_steps", "n_records", "energy_variance"])
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class StochasticSamplingPhase:
     """Sampling with everything fixed."""
 
     name: str = "sampling"
@@ -240,11 +243,11 @@ class Sample:
     batch_size: int
     precondition: bool
 
-    def init(self, key: Key, carry: Sampling, target: Any) -> Sampling:
-        """Go on from where the warm-up stopped, velocity included."""
+    def init(self, key: Key, carry: StochasticSampling, target: Target) -> StochasticSampling:
+        """Continue where the warm-up stopped, velocity included."""
         return carry._replace(chain=_minibatches.renew(carry.chain, target))
 
-    def step(self, key: Key, carry: Sampling, target: Any) -> tuple[Sampling, Draw]:
+    def step(self, key: Key, carry: StochasticSampling, target: Target) -> tuple[StochasticSampling, Draw]:
         """Make one step; where a draw is recorded, compute its log density on all rows."""
         chain, moved = _minibatches.advance(
             key, carry.chain, target, carry.fixed, self.energy_variance, self.batch_size, self.precondition
@@ -263,7 +266,7 @@ class Sample:
         since = index - (self.n_steps - thinning * self.n_records)
         return (since >= 0) & (since % thinning == thinning - 1)
 
-    def finish(self, carry: Sampling) -> Finished:
+    def finish(self, carry: StochasticSampling) -> Finished:
         """Judge the chain."""
         travel = carry.fixed.step_size * self.n_steps / carry.fixed.L
         status = _minibatches.status(self.n_steps, carry.chain)

@@ -1,0 +1,358 @@
+"""Back from files: `load` a saved model or what a run has so far, `resume` a run that was stopped."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
+from mile._progress import show_progress
+from mile.configuration import is_custom
+from mile.data.dataset import Dataset
+from mile.estimators import MileClassifier, MileRegressor, restore_estimator
+from mile.fitting.job import fit
+from mile.fitting.result import Fit, assemble, build_parts, by_phase, read_fit
+from mile.fitting.tensors import read_encodings, read_fixed
+from mile.samplers import with_plan
+from mile.sampling.chains import count_gradients
+from mile.storage import (
+    DATA,
+    SCALES,
+    Layout,
+    Manifest,
+    Record,
+    check_draws,
+    check_entries,
+    damaged_files,
+    read_checked_record,
+    read_draws,
+    read_layout,
+    read_manifest,
+    read_tensors,
+)
+
+_ATTEMPTS = 10  # to read a run while another process writes to it
+_PAUSE = 0.2  # seconds between them
+_GO_ON = "If it was stopped, `mile resume {}` goes on with it."
+
+Model = Fit | MileRegressor | MileClassifier
+
+
+def load(path: str | Path, *, network: Any = None) -> Any:
+    """Return a saved model, or what a run has so far.
+
+    Nothing in the file is executed, and nothing is imported by a name that it holds. Draws that take much memory stay
+    on disk and are read as predictions need them.
+
+    Parameters
+    ----------
+    path
+        A file written by `save`, or a run directory, also one that another process is writing to.
+    network
+        Your own network again, if the model was fitted with one: files keep the shapes of its arrays, not its code.
+
+    Returns
+    -------
+    MileRegressor, MileClassifier or Fit
+        What was saved.
+
+    Raises
+    ------
+    CorruptFileError
+        If the file was cut short or altered.
+    UntrustedFileError
+        If it is not a file of ours.
+    ValueError
+        If a run has no draws yet, or `network` is missing or not the one of the file.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> import mile, tempfile, pathlib
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = mile.MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.mile"
+    >>> model.save(path)
+    >>> bool((mile.load(path).predict(X) == model.predict(X)).all())
+    True
+    """
+    path = Path(path)
+    with _naming(path):
+        found, origin = read_run(path, network) if path.is_dir() else read_fit(path, network)
+        return restore_estimator(origin, found, network) if origin else found
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let complaints say which file they are about."""
+    try:
+        yield
+    except UntrustedFileError as error:
+        if str(path) in str(error):
+            raise
+        raise UntrustedFileError(f"{path}: {error}") from error
+
+
+def resume(
+    run_dir: str | Path,
+    *,
+    network: Any = None,
+    dataset: Dataset | None = None,
+    time_limit: float | None = None,
+    verbose: int = 0,
+    force: bool = False,
+    backend: Any = None,
+) -> Any:
+    """Go on with a run that was stopped; the result has the same bits as if it had not been.
+
+    Parameters
+    ----------
+    run_dir
+        The folder of the run. A finished one is loaded.
+    network
+        Your own network again, if the run was begun with one.
+    dataset
+        The data, if the run does not keep them.
+    time_limit
+        Seconds that may be taken from now on. Budgets that are planned stay.
+    verbose
+        Above zero shows progress bars.
+    force
+        Go on although the run was begun by another version or on another kind of machine.
+    backend
+        Where the chains run from now on, such as `mile.execution.DaskBackend(...)`; default: in this process.
+
+    Returns
+    -------
+    MileRegressor, MileClassifier or Fit
+        What the run was begun by.
+
+    Raises
+    ------
+    RunMismatchError, RunLockedError, CorruptFileError
+        If the run cannot be gone on with; the message says why.
+    """
+    folder = Path(run_dir)
+    manifest = _manifest(folder)
+    configuration = manifest.configuration
+    if "network" not in configuration or is_custom(configuration):
+        raise RunMismatchError(
+            f"The run in {folder} uses functions or classes of your own, which a file cannot hold: call what began it "
+            "again, with the same arguments and run_dir."
+        )
+    arrays = _read(folder, SCALES)
+    parts = build_parts(configuration, read_fixed(arrays), network)
+    if dataset is None:
+        if DATA not in manifest.files:
+            raise ValueError(
+                f"The run in {folder} does not keep its data: give dataset=, or fit again with the same X, y."
+            )
+        dataset = _read_dataset(folder, arrays, parts)
+    with show_progress(verbose > 0) as progress:
+        result = fit(
+            dataset,
+            **parts,
+            n_chains=configuration["n_chains"],
+            random_state=manifest.seed,
+            progress=progress,
+            run_dir=folder,
+            store_data=DATA in manifest.files,
+            time_limit=time_limit,
+            force=force,
+            backend=backend,
+            origin=manifest.origin,
+        )
+    return restore_estimator(manifest.origin, result, network) if manifest.origin else result
+
+
+class ValidationRows(NamedTuple):
+    """Rows that a run set aside: encoded features, observed values as they were given, and where each row was."""
+
+    x: np.ndarray
+    y: np.ndarray
+    numbers: np.ndarray
+
+
+def read_validation(run_dir: str | Path, fitted: Fit) -> ValidationRows | None:
+    """Return the rows that a run set aside for validation; `fitted.for_encoded` predicts them.
+
+    None if the run keeps no data or has no such rows.
+    """
+    folder = Path(run_dir)
+    if DATA not in _manifest(folder).files:
+        return None
+    valid = _read_rows(folder).valid
+    return ValidationRows(valid.x, fitted.response.decode(valid.y), valid.number) if len(valid) else None
+
+
+def _manifest(folder: Path) -> Manifest:
+    """Read the manifest of a run in which no link leads elsewhere."""
+    check_entries(folder)
+    return read_manifest(folder)
+
+
+def _read_dataset(folder: Path, arrays: Mapping[str, np.ndarray], parts: Mapping[str, Any]) -> Dataset:
+    encoder, response = read_encodings(arrays, parts["likelihood"], parts["network"].input_shape)
+    return replace(_read_rows(folder), encoder=encoder, response=response)
+
+
+def _read_rows(folder: Path) -> Dataset:
+    arrays = _read(folder, DATA)
+    try:
+        return Dataset.from_arrays(**arrays)
+    except (TypeError, ValueError) as error:
+        raise UntrustedFileError(f"{folder / DATA} does not hold a data set: {error}") from error
+
+
+def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
+    try:
+        return read_tensors(folder / name, within=folder).arrays
+    except FileNotFoundError:
+        raise CorruptFileError(
+            f"{folder / name} is missing. Fit again with the same X, y and arguments, and it is written anew."
+        ) from None
+
+
+def read_run(folder: Path, network: Any = None) -> tuple[Fit, dict[str, Any] | None]:
+    """Read what a run has so far, also while it goes on; return also what its beginner kept for itself."""
+    for attempt in range(_ATTEMPTS):
+        manifest = _manifest(folder)
+        try:
+            damaged = damaged_files(folder, manifest)
+            if damaged:
+                raise CorruptFileError(f"{damaged[0]} is missing or was altered. `mile repair {folder}` may help.")
+            return _read_run(folder, manifest, network), manifest.origin
+        except (CorruptFileError, FileNotFoundError):
+            # Its writer replaces files; then the manifest is another one by now.
+            if attempt == _ATTEMPTS - 1 or read_manifest(folder) == manifest:
+                raise
+            time.sleep(_PAUSE)
+    raise AssertionError("unreachable")
+
+
+def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
+    if "logdensity" in manifest.configuration:
+        raise ValueError(
+            f"The run in {folder} is of mile.sample: call that again with the same arguments, or open its draws.zarr "
+            "with xarray."
+        )
+    kept_arrays = _read(folder, SCALES)
+    parts = build_parts(manifest.configuration, read_fixed(kept_arrays), network)
+    parts["sampler"] = _with_plan(parts["sampler"], manifest.plan)
+    layout = read_layout(manifest)
+    if layout is None:
+        reason = "its ensemble is being trained"
+        raise ValueError(f"The run in {folder} has no draws yet: {reason}. {_GO_ON.format(folder)}")
+    n_chains = _count_chains(manifest, layout)
+    if layout.dimension != parts["network"].dimension:
+        raise UntrustedFileError("the draws are not of this network.")
+
+    def record_of_chain(chain: int, *kinds: str) -> Record | None:
+        names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
+        return next((read_checked_record(folder, name) for name in names if name is not None), None)
+
+    members = {chain: record_of_chain(chain, "member") for chain in layout.chain_ids}
+    records = {chain: record_of_chain(chain, "final", "state") for chain in layout.chain_ids}
+    codes = {chain: _status(members[chain], records[chain]) for chain in layout.chain_ids}
+    failed = [chain for chain in range(n_chains) if codes[chain] != Status.OK]
+    spare = [
+        chain
+        for chain in layout.chain_ids
+        if chain >= n_chains and (record := records[chain]) and record.stage == "finished"
+    ]
+    replaced = dict(zip(failed, spare, strict=False))
+    chosen = [replaced.get(chain, chain) for chain in range(n_chains)]
+    kept = [record for chain in chosen if (record := records[chain]) is not None]
+    trained = [record for chain in chosen if (record := members[chain]) is not None]
+    if len(kept) < n_chains or len(trained) < n_chains or not min(record.n_draws for record in kept):
+        stage = kept[0].stage if kept else "the ensemble"
+        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_GO_ON.format(folder)}")
+    if all(codes[chain] != Status.OK for chain in chosen):
+        raise ValueError(f"All chains of the run in {folder} failed: there is nothing to predict with.")
+    arrays: dict[str, Any] = dict(kept_arrays)
+    arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
+    arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
+    info = by_phase(arrays, "info", parts["sampler"])
+    arrays |= {
+        "chain_status": _stack(kept, "status"),
+        "gradient_evaluations": count_gradients(parts["sampler"], info, n_chains),
+        "chain_ids": np.array(chosen),
+        "status": np.array([codes[chain] for chain in chosen], np.int32),
+        "member": _stack(trained, "position"),
+        "member_status": _stack(trained, "status"),
+        "member_epochs": _stack(trained, "epochs"),
+        "validation_loss": _stack(trained, "losses"),
+    }
+    return assemble(parts, arrays, manifest.seed)
+
+
+def _with_plan(sampler: Any, plan: dict[str, Any] | None) -> Any:
+    try:
+        return with_plan(sampler, plan)
+    except (TypeError, ValueError) as error:
+        raise UntrustedFileError(f"the budgets of this run are impossible: {error}") from error
+
+
+def _count_chains(manifest: Manifest, layout: Layout) -> int:
+    n_chains = manifest.configuration.get("n_chains")
+    if type(n_chains) is not int or not 1 <= n_chains <= len(layout.chain_ids):
+        raise UntrustedFileError(f"the run cannot have {str(n_chains)[:20]} chains.")
+    if not set(range(n_chains)) <= set(layout.chain_ids):
+        raise UntrustedFileError("there is no room for the draws of some chains.")
+    return n_chains
+
+
+def _draws_of(
+    records: list[Record], folder: Path, manifest: Manifest, layout: Layout, rows: list[int]
+) -> dict[str, Any]:
+    """Return the draws that all of these chains have, those of the last chunk from their records."""
+    n_draws, pending = min(record.n_draws for record in records), None
+    n_stored = n_draws
+    if max(record.n_draws for record in records) > layout.n_draws:
+        raise UntrustedFileError("the chains of this run have more draws than there is room for.")
+    if any(record.stage != "finished" for record in records):
+        if len({record.stage for record in records}) > 1:
+            raise UntrustedFileError("the chains of this run were not saved together.")
+        pending = [_pending(record, layout) for record in records]
+        n_stored = n_draws // layout.chunk * layout.chunk
+        # A chain that is ahead, or has all its draws, has the newest common ones in a chunk already.
+        is_last = [n_stored + len(part[1]) == record.n_draws for record, part in zip(records, pending, strict=True)]
+        pending = [part if last else None for part, last in zip(pending, is_last, strict=True)]
+        ahead = [row for row, part in zip(rows, pending, strict=True) if part is None]
+        check_draws(folder, manifest, layout, ahead, n_draws)
+    check_draws(folder, manifest, layout, rows, n_stored)
+    draws = read_draws(folder, layout, rows, n_draws, pending)
+    return {"draws": draws.position, "logdensity": draws.logdensity, "energy_change": draws.energy_change}
+
+
+def _pending(record: Record, layout: Layout) -> list[np.ndarray]:
+    """Return the draws of a chain that were in no chunk yet."""
+    parts = [_stack([record], f"draw.{number}")[0] for number in range(3)]
+    count = record.n_draws % layout.chunk if record.n_draws < layout.n_draws else 0
+    if [part.shape for part in parts] != [(count, layout.dimension), (count,), (count,)]:
+        raise UntrustedFileError("the newest draws of this run do not have the shape of the others.")
+    return parts
+
+
+def _status(member: Record | None, record: Record | None) -> Status:
+    trained = Status.OK if member is None else _code(member)
+    sampled = Status.OK if record is None or "status" not in record.arrays else _code(record)
+    return sampled if trained == Status.OK else trained
+
+
+def _code(record: Record) -> Status:
+    try:
+        return Status(int(record.arrays["status"]))
+    except (KeyError, ValueError):
+        raise UntrustedFileError("a chain has no status, or one that is not known.") from None
+
+
+def _stack(records: list[Record], name: str) -> np.ndarray:
+    arrays = [record.arrays[name] for record in records if name in record.arrays]
+    if len(arrays) < len(records) or len({(array.shape, array.dtype) for array in arrays}) > 1:
+        raise UntrustedFileError(f"the chains of this run do not all hold {name[:80]!r}, or of different sizes.")
+    return np.stack(arrays)

@@ -1,0 +1,60 @@
+"""The contract of a feature encoder: it turns what users have into rows of float32 numbers.
+
+An encoder is an immutable value. As it is built it knows how to learn; `fit` returns one that has learned from the
+training rows. What it has learned is kept in files as tensors and a few plain values, never as code.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Plain = str | int | float | bool | None
+Tensors = Mapping[str, np.ndarray]
+Encoded = Float[np.ndarray, "row feature"]
+
+
+class AbstractFeatureEncoder(ABC):
+    """What all encoders can do; register a class with `mile._registry.encoder` to let files and users name it."""
+
+    @abstractmethod
+    def fit(
+        self,
+        x: np.ndarray,
+        rows: Int[np.ndarray, " chosen"] | None = None,
+        weight: Float[np.ndarray, " row"] | None = None,
+    ) -> Self:
+        """Return an encoder that has learned from the given rows of x (default: all), rows counted by weight."""
+
+    @abstractmethod
+    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+        """Return the given rows of x (default: all) as finite numbers in float32."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return what a file must keep of what was learned, by name."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
+        """Return the encoder that a file has kept; `n_features` is what the network takes.
+
+        Raises
+        ------
+        UntrustedFileError
+            If anything is missing, unknown or impossible.
+        """
+
+    def settings(self) -> dict[str, Plain]:
+        """Return the plain values that a file must keep besides the tensors."""
+        return {}
+
+    def n_columns(self, n_features: int) -> int | None:
+        """Return how many columns X has where so many features come out; None if that cannot be said."""
+        return None
+
+    def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
+        """Return a name for each encoded feature, from those of the user's columns if there are any."""
+        return list(given) if given is not None else [f"feature {place}" for place in range(n_features)]

@@ -1,0 +1,138 @@
+"""Numbers on one scale: mean zero and standard deviation one in the training rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from mile import _registry
+from mile._errors import UntrustedFileError
+from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
+
+# Standardized inputs are cut here; beyond, a row is so far out that only finiteness matters.
+_LARGEST_INPUT = 1e6
+# Cells that are worked on in float64 at a time: a whole table of that kind would be the largest array of a fit.
+_BLOCK_CELLS = 1 << 18
+
+
+@_registry.encoder("standardizer")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Standardizer(AbstractFeatureEncoder):
+    """Shift and scale per column, in float64; a constant column has scale one."""
+
+    shift: Float[np.ndarray, "*column"] = field(default_factory=lambda: np.zeros(()))
+    scale: Float[np.ndarray, "*column"] = field(default_factory=lambda: np.ones(()))
+
+    @classmethod
+    def learn(
+        cls,
+        values: Float[np.ndarray, "row *column"],
+        rows: Int[np.ndarray, " chosen"] | None = None,
+        weight: Float[np.ndarray, " row"] | None = None,
+    ) -> Self:
+        """Learn mean and standard deviation of each column, from the given rows (default: all), counted by weight."""
+        values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
+        if weight is not None:
+            return cls._learn_weighted(values, rows, np.asarray(weight, np.float64)[rows])
+        # Dividing by the largest magnitude first keeps squares of huge or tiny columns representable.
+        size = np.max([np.max(np.abs(block), axis=0) for _, block in _blocks(values, rows)], axis=0)
+        size = np.where(size > 0, size, 1.0)
+        mean = sum(np.sum(block / size, axis=0) for _, block in _blocks(values, rows)) / len(rows)
+        squares = sum(np.sum(np.square(block / size - mean), axis=0) for _, block in _blocks(values, rows))
+        spread = np.sqrt(squares / len(rows))
+        constant = spread <= 10 * np.finfo(np.float64).eps  # rounding of a constant, not variation
+        return cls(shift=np.asarray(mean * size), scale=np.where(constant, 1.0, spread * size))
+
+    @classmethod
+    def _learn_weighted(cls, values: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> Self:
+        """Do the same with the weights of the chosen rows: a weight of two counts as the row twice."""
+        size = np.max([np.max(np.abs(block), axis=0) for _, block in _blocks(values, rows)], axis=0)
+        size = np.where(size > 0, size, 1.0)
+        total = weight.sum()
+
+        def weighted(where: slice, block: np.ndarray) -> np.ndarray:
+            return np.tensordot(weight[where] / total, block, axes=1)
+
+        mean = sum(weighted(where, block / size) for where, block in _blocks(values, rows))
+        squares = sum(weighted(where, np.square(block / size - mean)) for where, block in _blocks(values, rows))
+        spread = np.sqrt(squares)
+        constant = spread <= 10 * np.finfo(np.float64).eps
+        return cls(shift=np.asarray(mean * size), scale=np.where(constant, 1.0, spread * size))
+
+    @classmethod
+    def identity(cls, n_columns: int | None = None) -> Self:
+        """Leave values as they are."""
+        shape = () if n_columns is None else (n_columns,)
+        return cls(shift=np.zeros(shape), scale=np.ones(shape))
+
+    def apply(
+        self, values: Float[np.ndarray, "row *column"], rows: Int[np.ndarray, " chosen"] | None = None
+    ) -> Float[np.ndarray, "chosen *column"]:
+        """Return standardized values in float32, of the given rows (default: all)."""
+        values, rows = np.asarray(values), np.arange(len(values)) if rows is None else rows
+        standardized = np.empty((len(rows), *values.shape[1:]), np.float32)
+        for where, block in _blocks(values, rows):
+            with np.errstate(over="ignore"):  # infinity is cut below
+                block = (block - self.shift) / self.scale
+            standardized[where] = np.clip(block, -_LARGEST_INPUT, _LARGEST_INPUT)
+        return standardized
+
+    def fit(
+        self,
+        x: np.ndarray,
+        rows: Int[np.ndarray, " chosen"] | None = None,
+        weight: Float[np.ndarray, " row"] | None = None,
+    ) -> Self:
+        """Return the standardizer of the given rows."""
+        return self.learn(x, rows, weight)
+
+    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+        """Return standardized values in float32, of the given rows (default: all)."""
+        if np.ndim(x) != 2 or np.shape(x)[1:] != self.shift.shape:
+            raise ValueError(f"x must have shape (rows, {self.shift.size}); got {np.shape(x)}.")
+        return self.apply(x, rows)
+
+    def n_columns(self, n_features: int) -> int | None:
+        """Return one column for each feature."""
+        return n_features
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return shift and scale."""
+        return {"shift": np.asarray(self.shift), "scale": np.asarray(self.scale)}
+
+    @classmethod
+    def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
+        """Return the standardizer that a file has kept."""
+        if settings or set(tensors) != {"shift", "scale"}:
+            raise UntrustedFileError("a standardizer must have a shift and a scale, and nothing else.")
+        return cls.checked(tensors["shift"], tensors["scale"], (n_features,))
+
+    @classmethod
+    def checked(cls, shift: np.ndarray, scale: np.ndarray, shape: tuple[int, ...]) -> Self:
+        """Return a standardizer of one shape.
+
+        Raises
+        ------
+        UntrustedFileError
+            If the numbers are not in float64, not finite, of another shape, or a scale is not positive.
+        """
+        for name, values in (("shift", shift), ("scale", scale)):
+            if values.dtype != np.float64 or values.shape != shape or not np.isfinite(values).all():
+                raise UntrustedFileError(f"a {name} must be finite numbers in float64 of shape {shape}.")
+        if not (scale > 0).all():
+            raise UntrustedFileError("a scale must be positive.")
+        return cls(shift=shift, scale=scale)
+
+    def undo(self, values: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "row *column"]:
+        """Return standardized values on their own scale, in float64."""
+        return self.shift + self.scale * np.asarray(values, np.float64)
+
+
+def _blocks(values: np.ndarray, rows: Int[np.ndarray, " chosen"]) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the rows of a table in float64 piece by piece, each with its place among them."""
+    length = max(1, _BLOCK_CELLS // max(1, int(np.prod(values.shape[1:]))))
+    for start in range(0, len(rows), length):
+        where = slice(start, start + length)
+        yield where, values[rows[where]].astype(np.float64)

@@ -1,0 +1,137 @@
+"""Images: their pixels checked and put on one scale that all share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from mile import _registry
+from mile._errors import UntrustedFileError
+from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
+from mile.features.numbers import Standardizer
+
+_BYTE = 255.0  # the largest value of uint8
+
+
+def is_images(X: Any) -> bool:
+    """Say whether an array, or what can be made one, has more axes than a table."""
+    if hasattr(X, "columns"):
+        return False
+    try:
+        return np.asarray(X).ndim > 2
+    except ValueError:  # rows of different lengths
+        return False
+
+
+def check_images(
+    X: Any, wanted: tuple[int, ...] | None = None, scale: "PixelScale | None" = None
+) -> Float[np.ndarray, "row ..."]:
+    """Return finite images; no images are fine.
+
+    Parameters
+    ----------
+    X
+        Images of shape (images, height, width) or (images, height, width, channels), numbers of any kind.
+    wanted
+        Shape of the images at fit.
+    scale
+        Scale of their pixels at fit.
+
+    Raises
+    ------
+    ValueError
+        If the shape, the kind of numbers or their range is another one.
+    """
+    images = np.asarray(X)
+    if images.ndim not in (3, 4) or 0 in images.shape[1:]:
+        raise ValueError(
+            "images must be an array of shape (images, height, width) or (images, height, width, channels); got shape "
+            f"{images.shape}."
+        )
+    if images.dtype.kind not in "biuf":
+        raise ValueError(f"the pixels of images must be numbers; got dtype {images.dtype}.")
+    if wanted is not None and _with_channels(images.shape[1:]) != _with_channels(wanted):
+        raise ValueError(
+            f"the model was fitted to images of shape {wanted}, but these have shape {images.shape[1:]}. Resize or "
+            "crop them to the shape at fit."
+        )
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        place = np.argwhere(~np.isfinite(images))[0]
+        raise ValueError(
+            f"image {place[0]} has the value {images[tuple(place)]} at {tuple(place[1:].tolist())}; every pixel must "
+            "be finite."
+        )
+    if scale is not None and images.size:
+        _refuse_other_scale(images, scale)
+    return images
+
+
+@_registry.encoder("pixels")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PixelScale(AbstractFeatureEncoder):
+    """Pixels mapped to [0, 1], all alike: from 0 to 255 for bytes, else by the range of the training rows."""
+
+    low: float = 0.0
+    high: float = _BYTE
+
+    def fit(
+        self,
+        x: Float[np.ndarray, "row pixel"],
+        rows: Int[np.ndarray, " chosen"] | None = None,
+        weight: Float[np.ndarray, " row"] | None = None,
+    ) -> Self:
+        """Return the scale of these images; weights do not change it."""
+        if x.dtype == np.uint8:
+            return type(self)()
+        chosen = x if rows is None else x[rows]
+        low, high = float(chosen.min()), float(chosen.max())
+        return type(self)(low=low, high=high if high > low else low + 1.0)
+
+    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+        """Return pixels on that scale, of the given rows (default: all)."""
+        n_pixels = x.shape[1]
+        shift, scale = np.full(n_pixels, self.low), np.full(n_pixels, self.high - self.low)
+        return Standardizer(shift=shift, scale=scale).apply(x, rows)
+
+    def n_columns(self, n_features: int) -> int | None:
+        """Return one column for each feature."""
+        return n_features
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return nothing: two numbers are all there is."""
+        return {}
+
+    def settings(self) -> dict[str, Plain]:
+        """Return the range."""
+        return {"low": self.low, "high": self.high}
+
+    @classmethod
+    def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
+        """Return the scale that a file has kept."""
+        low, high = settings.get("low"), settings.get("high")
+        known = set(settings) == {"low", "high"} and not tensors
+        if not known or not isinstance(low, float) or not isinstance(high, float) or not -np.inf < low < high < np.inf:
+            raise UntrustedFileError("the scale of pixels must have a finite range, low and high.")
+        return cls(low=low, high=high)
+
+
+def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape, 1)[:3]
+
+
+def _refuse_other_scale(images: np.ndarray, scale: PixelScale) -> None:
+    """Notice pixels from 0 to 1 where the model knows 0 to 255, and the reverse."""
+    highest_at_fit, highest = scale.high, float(images.max())
+    fractions = images.dtype.kind == "f" and 0.0 < highest <= 1.0 and bool((images != np.round(images)).any())
+    if highest_at_fit >= _BYTE / 2 and fractions:
+        raise ValueError(
+            f"the model was fitted to pixels up to {highest_at_fit:g}, but these go up to {highest:g}: multiply them "
+            "by 255, or fit to images on the same scale."
+        )
+    if highest_at_fit <= 1.0 and images.dtype.kind in "iu" and highest > 1.0:
+        raise ValueError(
+            f"the model was fitted to pixels up to {highest_at_fit:g}, but these are whole numbers up to {highest:g}: "
+            "scale them as at fit."
+        )

@@ -1,0 +1,272 @@
+"""The contract of a likelihood: it owns the response, from what users pass as y to the distribution that predicts it.
+
+To add one, write one file in this folder with a class that `mile._registry.likelihood` registers. A likelihood of
+numbers is best derived from `AbstractNumberLikelihood`, which leaves three things to say: how many outputs the network
+has, the log density in JAX, and the distributions that outputs stand for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from mile import metrics
+from mile._types import Outputs, Response
+
+Task = Literal["regression", "classification"]  # scikit-learn's words
+Head = Literal["gaussian", "categorical"]
+Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"]  # y as compiled code takes it
+Tensors = Mapping[str, np.ndarray]
+OutputsOfDraws = Float[np.ndarray, "draw output row"]
+PerDraw = Float[np.ndarray, "draw row"]
+PerRow = Float[np.ndarray, " row"]
+
+
+class AbstractResponse(ABC):
+    """How y is encoded for compiled code, and how that is undone; learned from training rows and kept in files."""
+
+    @abstractmethod
+    def encode(self, y: np.ndarray) -> Encoded:
+        """Return y as compiled code takes it.
+
+        Raises
+        ------
+        ValueError
+            If an entry cannot be encoded; the message names it.
+        """
+
+    @abstractmethod
+    def decode(self, encoded: np.ndarray) -> np.ndarray:
+        """Return encoded values as users know them."""
+
+    @abstractmethod
+    def usable(self, y: np.ndarray) -> np.ndarray:
+        """Return which entries of y can be scored."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return what a file must keep, by name."""
+
+    def cast(self, y: np.ndarray) -> np.ndarray:
+        """Return observed values in the type that y has."""
+        return y
+
+    @property
+    def unit(self) -> float:
+        """The encoded unit on the scale of y: scores of y divided by it are those of encoded values."""
+        return 1.0
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The labels of classes; None where y has none."""
+        return None
+
+
+@runtime_checkable
+class Table(Protocol):
+    """A table on disk: what the command line reads a response from."""
+
+    @property
+    def source(self) -> str:
+        """Name of the file, for messages."""
+        ...
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one column: numbers, or objects that are texts or None."""
+        ...
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        """Return columns of finite numbers side by side, or name the first cell that is none."""
+        ...
+
+
+@runtime_checkable
+class Mixture(Protocol):
+    """Draws of a network and the rows to predict, walked over in blocks; see `mile.predict`."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows to predict."""
+        ...
+
+    @property
+    def n_draws(self) -> int:
+        """Components of the mixture."""
+        ...
+
+    def over_blocks(self, function: Callable[..., object], *row_arrays: np.ndarray) -> "np.ndarray | tuple":
+        """Apply `function(outputs, *rows)` to each block and put its results, row by row, together."""
+        ...
+
+    def native_means(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the native kernel's means over draws and the center that they refer to, if it has the head."""
+        ...
+
+    def native_normals(self, location: PerDraw, scale: PerDraw) -> "Evaluate | None":
+        """Return the native distribution function and density of mixtures of normals, if the kernel is in use."""
+        ...
+
+
+Evaluate = Callable[[PerRow], tuple[PerRow, PerRow]]  # distribution function and density of each row's mixture
+
+
+class Uncertainty(NamedTuple):
+    """Noise and ignorance of each row, with the words that a figure needs."""
+
+    noise: PerRow
+    ignorance: PerRow
+    share: PerRow  # of ignorance in the whole
+    whole: str  # what the share is of
+    noise_label: str  # may have a place for the target's name, {target}
+    ignorance_label: str
+
+
+class AbstractPredictive(ABC):
+    """The predictive distribution of each row: a mixture over draws, on the scale of y.
+
+    Class variables name what suits it: scores of `mile.metrics`, figures of `mile.plot`, cautions of the report.
+    """
+
+    score_names: ClassVar[tuple[str, ...]]
+    figure_names: ClassVar[tuple[str, ...]]
+    caution_names: ClassVar[tuple[str, ...]]
+    log_prob_label: ClassVar[str]  # what tables call the log density of an observed value
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def point(self) -> np.ndarray:
+        """The one value to predict for each row."""
+
+    @abstractmethod
+    def log_prob(self, y: np.ndarray) -> PerRow:
+        """Return the log predictive density, or probability, of one response per row."""
+
+    @abstractmethod
+    def log_prob_per_draw(self, y: np.ndarray) -> PerDraw:
+        """Return the same under each draw alone."""
+
+    @abstractmethod
+    def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Draw n responses per row, shape (n, row)."""
+
+    @abstractmethod
+    def columns(self, interval: float = 0.9, quantiles: Sequence[float] = ()) -> dict[str, np.ndarray]:
+        """Return the columns of a table of predictions."""
+
+    @abstractmethod
+    def brief(self, rows: Int[np.ndarray, " chosen"]) -> dict[str, np.ndarray]:
+        """Return what a short table says of some rows: numbers, texts, or pairs that are the ends of an interval."""
+
+    @abstractmethod
+    def uncertainty(self) -> Uncertainty:
+        """Return what more data could and could not remove."""
+
+    @abstractmethod
+    def followed(self) -> dict[str, PerDraw]:
+        """Return the quantities that diagnostics follow from draw to draw, by name."""
+
+    def scores(self, y: np.ndarray) -> dict[str, float]:
+        """Return all scores that suit this distribution, by name."""
+        return metrics.scores(self, y)
+
+
+class AbstractLikelihood(ABC):
+    """What the network's outputs say about y, and all that the rest of the library must know of y.
+
+    Nobody else asks which likelihood it is. Instances are frozen dataclasses: static and hashable, because compiled
+    programs are looked up by them.
+    """
+
+    task: ClassVar[Task]
+    head: ClassVar[Head | None] = None  # of the native kernel; without one it takes derivatives from JAX
+    dtype: ClassVar[type] = np.float32  # of encoded values
+    is_numeric: ClassVar[bool] = True  # whether y must be numbers
+
+    def __init_subclass__(cls) -> None:
+        # A head is not inherited: a class derived from one with a head may compute something else.
+        super().__init_subclass__()
+        cls.head = vars(cls).get("head")
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Outputs of the network for each row."""
+
+    @abstractmethod
+    def log_prob(self, outputs: Outputs, y: Response) -> Float[Array, " row"]:
+        """Return the log density, or probability, of each row's encoded response. In JAX, differentiable."""
+
+    @classmethod
+    def for_response(cls, y: np.ndarray) -> "AbstractLikelihood":
+        """Return the member of this family that fits a checked response."""
+        return cls()
+
+    @classmethod
+    @abstractmethod
+    def check(cls, y: np.ndarray) -> np.ndarray:
+        """Return a response that can be learned, or name the row and the value that cannot.
+
+        Raises
+        ------
+        ValueError
+            If y is not of this kind.
+        """
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, values: np.ndarray, name: str) -> np.ndarray:
+        """Return an array of a file as a response of this kind; messages begin with `name`."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, table: Table, name: str) -> np.ndarray:
+        """Return a column of a file as a response of this kind, or name the row that is none."""
+
+    @abstractmethod
+    def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
+        """Learn how a checked response is encoded from its training rows."""
+
+    @abstractmethod
+    def plain_response(self) -> AbstractResponse:
+        """Return the encoding of values that are encoded already."""
+
+    @abstractmethod
+    def check_encoded(self, y: Encoded, name: str) -> None:
+        """Refuse encoded values that this likelihood cannot have.
+
+        Raises
+        ------
+        ValueError
+            If a value is impossible; the message has `name`, the row and the value.
+        """
+
+    @abstractmethod
+    def restore_response(self, tensors: Tensors) -> AbstractResponse:
+        """Return the response whose `tensors` a file has kept.
+
+        Raises
+        ------
+        UntrustedFileError
+            If anything is missing or impossible.
+        """
+
+    def strata(self, y: np.ndarray) -> Int[np.ndarray, " row"] | None:
+        """Return groups of which a split of the rows must have equal shares; None if there are none."""
+        return None
+
+    @abstractmethod
+    def predictive(self, mixture: Mixture, response: AbstractResponse) -> AbstractPredictive:
+        """Return the predictive distribution that a mixture of draws stands for."""
+
+    @abstractmethod
+    def aim(self, target: str) -> str:
+        """Say what is predicted, as in "trained to predict ... from 8 features"."""
+
+    def remarks(self, outputs: Callable[[], OutputsOfDraws], y: Encoded) -> list[str]:
+        """Return a sentence for everything that should be known of a fit, from the outputs of a few draws for y."""
+        return []

@@ -1,0 +1,387 @@
+"""Likelihoods of numbers: how y is scaled, and the predictive distribution of a number on the scale of y."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, cast
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import logsumexp
+
+from mile._checks import check_count
+from mile._errors import UntrustedFileError
+from mile._random import draw_seed
+from mile.features.numbers import Standardizer
+from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
+from mile.likelihoods.base import (
+    AbstractLikelihood,
+    AbstractPredictive,
+    AbstractResponse,
+    Encoded,
+    Evaluate,
+    Mixture,
+    OutputsOfDraws,
+    PerDraw,
+    PerRow,
+    Table,
+    Tensors,
+    Uncertainty,
+)
+
+_TAIL = 1e-15  # probability beyond the ends of an integral
+_QUARTILES_OF_NORMAL = 1.3489795003921634  # distance between them in standard deviations
+# When a response counts as discrete, and how narrow a predicted scale must be to count as a spike.
+_SPIKE_LARGEST_SHARE = 0.1  # distinct values per row
+_SPIKE_WIDTH = 0.1  # of the median gap between values
+_SPIKE_SMALLEST_SHARE = 0.1  # of the predictions
+
+
+@dataclass(frozen=True)
+class ScaledResponse(AbstractResponse):
+    """Numbers, shifted and scaled so that they have mean zero and standard deviation one in the training rows."""
+
+    scale: Standardizer
+
+    def encode(self, y: np.ndarray) -> Encoded:
+        """Return standardized values in float32."""
+        return self.scale.apply(y)
+
+    def decode(self, encoded: np.ndarray) -> np.ndarray:
+        """Return standardized values on the scale of y."""
+        return self.scale.undo(encoded)
+
+    def usable(self, y: np.ndarray) -> np.ndarray:
+        """Return which entries are finite numbers."""
+        return np.isfinite(np.asarray(y, float))
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return shift and scale."""
+        return {"shift": np.asarray(self.scale.shift), "scale": np.asarray(self.scale.scale)}
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of y in the training rows."""
+        return float(self.scale.scale)
+
+
+class AbstractComponents(ABC):
+    """The distribution of each row under each draw, on the standardized scale: components of a mixture.
+
+    A frozen dataclass whose fields are arrays (draw, row). What is not abstract has a default that holds for any
+    continuous distribution.
+    """
+
+    @property
+    @abstractmethod
+    def mean(self) -> PerDraw:
+        """Means."""
+
+    @property
+    @abstractmethod
+    def std(self) -> PerDraw:
+        """Standard deviations."""
+
+    @abstractmethod
+    def log_prob(self, y: PerRow) -> PerDraw:
+        """Return the log density of one value per row."""
+
+    @abstractmethod
+    def cdf(self, y: PerRow) -> PerDraw:
+        """Return P(Y <= y) of one value per row."""
+
+    @abstractmethod
+    def quantile(self, level: float) -> PerDraw:
+        """Return the quantiles at one level."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw one value from each distribution."""
+
+    @property
+    def spread(self) -> PerDraw:
+        """Width of the middle of each distribution; it is positive also where there is no standard deviation."""
+        return (self.quantile(0.75) - self.quantile(0.25)) / _QUARTILES_OF_NORMAL
+
+    def density(self, y: PerRow) -> PerDraw:
+        """Return the density of one value per row."""
+        return np.exp(self.log_prob(y))
+
+    def take(self, draws: Int[np.ndarray, "sample row"]) -> "AbstractComponents":
+        """Return one distribution for each sample and row: that of the draw with the given number."""
+        return type(self)(*(np.take_along_axis(parameter, draws, axis=0) for parameter in self.parameters()))
+
+    def parameters(self) -> tuple[PerDraw, ...]:
+        """Return the arrays that these distributions are made of, in the order in which the class takes them."""
+        return tuple(vars(self).values())
+
+    def evaluator(self, mixture: Mixture) -> Evaluate:
+        """Return a function of y that gives the mixtures' distribution function and density."""
+        return lambda y: (self.cdf(y).mean(axis=0), self.density(y).mean(axis=0))
+
+    def crps(self, evaluate: Evaluate, y: PerRow) -> PerRow:
+        """Return the continuous ranked probability score of each row's mixture at y."""
+        lower, upper = self.quantile(_TAIL).min(axis=0), self.quantile(1.0 - _TAIL).max(axis=0)
+        return crps_by_integral(evaluate, y, np.median(self.spread, axis=0), lower, upper)
+
+
+class AbstractNumberLikelihood(AbstractLikelihood):
+    """A continuous response with any distribution: derive from it, and say outputs, density and components."""
+
+    task = "regression"
+
+    @abstractmethod
+    def components(self, outputs: OutputsOfDraws) -> AbstractComponents:
+        """Return the distributions that outputs of draws stand for, in float64."""
+
+    @classmethod
+    def check(cls, y: np.ndarray) -> np.ndarray:
+        """Return the response in float64; that it is finite has been checked."""
+        return np.asarray(y, np.float64)
+
+    @classmethod
+    def parse(cls, values: np.ndarray, name: str) -> np.ndarray:
+        """Return numbers."""
+        return values.astype(np.float64)
+
+    @classmethod
+    def read(cls, table: Table, name: str) -> np.ndarray:
+        """Return a column of numbers."""
+        try:
+            return table.matrix([name])[:, 0]
+        except ValueError as error:
+            raise ValueError(f"The target must be a number in every row for regression: {error}") from None
+
+    def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
+        """Learn mean and standard deviation from the training rows."""
+        return ScaledResponse(Standardizer.learn(y, rows, weight))
+
+    def plain_response(self) -> AbstractResponse:
+        """Return the scale that changes nothing."""
+        return ScaledResponse(Standardizer.identity())
+
+    def check_encoded(self, y: Encoded, name: str) -> None:
+        """Refuse class codes where numbers are needed."""
+        if y.dtype.kind != "f":
+            raise ValueError(f"{name} must hold floating-point numbers for a {type(self).__name__}; it has {y.dtype}.")
+
+    def restore_response(self, tensors: Tensors) -> AbstractResponse:
+        """Return the scale that a file has kept."""
+        if set(tensors) != {"shift", "scale"}:
+            raise UntrustedFileError("a response of numbers must have a shift and a scale, and nothing else.")
+        return ScaledResponse(Standardizer.checked(tensors["shift"], tensors["scale"], ()))
+
+    def predictive(self, mixture: Mixture, response: AbstractResponse) -> "Predictive":
+        """Return the predictive distribution of a number."""
+        return Predictive(mixture, self, response)
+
+    def aim(self, target: str) -> str:
+        """Say that a number is predicted with its noise."""
+        return f"{target} and its noise"
+
+    def remarks(self, outputs: Callable[[], OutputsOfDraws], y: Encoded) -> list[str]:
+        """Warn when the predicted noise falls below the spacing of a response with few distinct values.
+
+        The density of such a response can be driven up without limit by placing a spike on each value, so a high
+        LPPD then says little.
+        """
+        values = np.unique(y)
+        if not 2 <= len(values) <= _SPIKE_LARGEST_SHARE * len(y):
+            return []
+        spacing = float(np.median(np.diff(values)))
+        share = float(np.mean(self.components(outputs()).spread < _SPIKE_WIDTH * spacing))
+        if share <= _SPIKE_SMALLEST_SHARE:
+            return []
+        return [
+            f"y has only {len(values)} distinct values and for {share:.0%} of the predictions the noise is below a "
+            "tenth of the gap between them: the model puts spikes on the values, and LPPD rewards that without "
+            "limit. Judge the fit by RMSE and coverage, or use a classifier if the values are categories."
+        ]
+
+
+class Predictive(AbstractPredictive):
+    """Predictive distribution of a number for each row: a mixture over draws, on the scale of y."""
+
+    score_names: ClassVar[tuple[str, ...]] = (
+        *("lppd", "rmse", "crps", "calibration_error", "interval_score_90", "sharpness_90"),
+        *("coverage_50", "coverage_75", "coverage_90", "coverage_95"),
+    )
+    figure_names = ("intervals", "coverage", "pit", "uncertainty")
+    caution_names = ("coverage", "spread")
+    log_prob_label = "log density"
+
+    def __init__(self, mixture: Mixture, likelihood: AbstractNumberLikelihood, response: AbstractResponse) -> None:
+        self._mixture = mixture
+        self._likelihood = likelihood
+        self._response = response
+        self._shift, self._scale = float(response.decode(np.zeros(1))[0]), response.unit
+
+    def __len__(self) -> int:
+        return self._mixture.n_rows
+
+    @property
+    def point(self) -> PerRow:
+        """Mean of each row."""
+        return self.mean
+
+    @property
+    def mean(self) -> PerRow:
+        """Mean of each row."""
+        return self._shift + self._scale * self._moments[0]
+
+    @property
+    def std(self) -> PerRow:
+        """Standard deviation of each row, noise and ignorance together."""
+        return self._scale * np.sqrt(self._moments[1] + self._moments[2])
+
+    @property
+    def aleatoric_std(self) -> PerRow:
+        """Noise: the root of the mean of the draws' variances."""
+        return self._scale * np.sqrt(self._moments[1])
+
+    @property
+    def epistemic_std(self) -> PerRow:
+        """Ignorance: the standard deviation of the draws' means."""
+        return self._scale * np.sqrt(self._moments[2])
+
+    @cached_property
+    def _moments(self) -> tuple[PerRow, PerRow, PerRow]:
+        found = self._mixture.native_means()
+        if found is not None:
+            center, (away, square, variance) = found
+            return center + away, variance, np.maximum(square - np.square(away), 0.0)
+
+        def moments(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            mean, std = self._moments_of(outputs)
+            return mean.mean(axis=0), np.square(std).mean(axis=0), mean.var(axis=0)
+
+        return cast(tuple[PerRow, PerRow, PerRow], self._mixture.over_blocks(moments))
+
+    def _moments_of(self, outputs: np.ndarray) -> tuple[PerDraw, PerDraw]:
+        components = self._likelihood.components(outputs)
+        return components.mean, components.std
+
+    def log_prob(self, y: PerRow) -> PerRow:
+        """Return the log predictive density of one response per row, on the scale of y."""
+
+        def log_density(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+            per_draw = self._likelihood.components(outputs).log_prob(y)
+            return logsumexp(per_draw, axis=0) - np.log(len(per_draw))
+
+        return self._over_blocks(log_density, self._standardize(y)) - np.log(self._scale)
+
+    def log_prob_per_draw(self, y: PerRow) -> PerDraw:
+        """Return the log density of one response per row under each draw alone, on the scale of y."""
+
+        def log_density(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return self._likelihood.components(outputs).log_prob(y)
+
+        return self._over_blocks(log_density, self._standardize(y)) - np.log(self._scale)
+
+    def moments_per_draw(self) -> tuple[PerDraw, PerDraw]:
+        """Return mean and standard deviation of each row under each draw alone."""
+        mean, std = self._mixture.over_blocks(self._moments_of)
+        return self._shift + self._scale * mean, self._scale * std
+
+    def followed(self) -> dict[str, PerDraw]:
+        """Return location and log scale of each row under each draw."""
+        mean, std = self.moments_per_draw()
+        return {"location": mean, "log scale": np.log(std)}
+
+    def cdf(self, y: PerRow) -> PerRow:
+        """Return P(Y <= y) for one value per row."""
+
+        def probability(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return self._likelihood.components(outputs).cdf(y).mean(axis=0)
+
+        return self._over_blocks(probability, self._standardize(y))
+
+    def quantile(self, q: "float | Sequence[float] | np.ndarray") -> np.ndarray:
+        """Return the q-quantile of each row: (row,) for one level, (row, level) for several.
+
+        Raises
+        ------
+        ValueError
+            If a level is not strictly between 0 and 1.
+        """
+        levels = np.atleast_1d(np.asarray(q, np.float64))
+        if levels.ndim != 1 or not levels.size or not np.all((levels > 0) & (levels < 1)):
+            raise ValueError(f"q must be one or more levels strictly between 0 and 1; got {q!r}.")
+
+        def quantiles(outputs: np.ndarray) -> np.ndarray:
+            components = self._likelihood.components(outputs)
+            evaluate, spread = components.evaluator(self._mixture), components.spread
+            mean, std = components.mean, components.std
+            guess = mean.mean(axis=0), np.sqrt(np.square(std).mean(axis=0) + mean.var(axis=0))
+            found = [mixture_quantile(evaluate, components.quantile(one), spread, guess, one) for one in levels]
+            return np.stack(found)
+
+        result = self._shift + self._scale * self._over_blocks(quantiles).T
+        return result[:, 0] if np.ndim(q) == 0 else result
+
+    def crps(self, y: PerRow) -> PerRow:
+        """Return the continuous ranked probability score of one response per row, on the scale of y; lower is better.
+
+        It is the mean distance of the prediction to y less half the mean distance between two predictions.
+        """
+
+        def score(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+            components = self._likelihood.components(outputs)
+            return components.crps(components.evaluator(self._mixture), y)
+
+        return self._scale * self._over_blocks(score, self._standardize(y))
+
+    def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
+        """Return the central interval that holds y with probability `level`, lower and upper end.
+
+        Raises
+        ------
+        ValueError
+            If the level is not strictly between 0 and 1.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
+        return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
+
+    def sample(self, n: int = 1, random_state: int | None = None) -> Float[np.ndarray, "sample row"]:
+        """Draw n responses per row."""
+        rng = np.random.default_rng(draw_seed(random_state))
+        chosen = rng.integers(self._mixture.n_draws, size=(check_count("n", n), len(self)))
+
+        def pick(outputs: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+            return self._likelihood.components(outputs).take(chosen).parameters()
+
+        kind = type(self._likelihood.components(np.zeros((1, self._likelihood.n_outputs, 1))))
+        return self._shift + self._scale * kind(*self._mixture.over_blocks(pick, chosen)).sample(rng)
+
+    def columns(self, interval: float = 0.9, quantiles: Sequence[float] = ()) -> dict[str, np.ndarray]:
+        """Return mean, standard deviation, ends of an interval, and quantiles."""
+        lower, upper = self.interval(interval).T
+        name = f"{100 * interval:g}"
+        found = {"mean": self.mean, "std": self.std, f"lower_{name}": lower, f"upper_{name}": upper}
+        if len(quantiles):
+            found |= {
+                f"q{level:g}": column for level, column in zip(quantiles, self.quantile(quantiles).T, strict=True)
+            }
+        return found
+
+    def brief(self, rows: Int[np.ndarray, " chosen"]) -> dict[str, np.ndarray]:
+        """Return mean and interval."""
+        return {"mean": self.mean[rows], "90 % interval": self.interval(0.9)[rows]}
+
+    def uncertainty(self) -> Uncertainty:
+        """Return the two standard deviations."""
+        epistemic = self.epistemic_std
+        share = np.square(epistemic) / np.maximum(np.square(self.std), np.finfo(float).tiny)
+        labels = ("noise, standard deviation of {target}", "ignorance, standard dev.")
+        return Uncertainty(self.aleatoric_std, epistemic, share, "variance", *labels)
+
+    def _over_blocks(self, function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
+        return cast(np.ndarray, self._mixture.over_blocks(function, *arrays))
+
+    def _standardize(self, y: np.ndarray) -> np.ndarray:
+        y = np.asarray(y, np.float64)
+        if y.shape != (len(self),):
+            raise ValueError(f"y must have one value per row, shape {(len(self),)}; got shape {y.shape}.")
+        return (y - self._shift) / self._scale

@@ -1,0 +1,83 @@
+"""The contracts of a prior: what a fit takes, and what it becomes for the flat vector of one network."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from mile._types import Key, Position, Scalar
+
+
+@runtime_checkable
+class FlatPrior(Protocol):
+    """A prior of a flat vector; static and hashable, because compiled programs are looked up by it."""
+
+    def log_prob(self, position: Position) -> Scalar:
+        """Return the log density up to a constant."""
+        ...
+
+    def sample(self, key: Key, dimension: int) -> Position:
+        """Draw one parameter vector."""
+        ...
+
+    def tempered(self, temperature: float) -> "FlatPrior":
+        """Return the prior whose density is this one's to the power 1 / temperature."""
+        ...
+
+
+@runtime_checkable
+class LayerSizes(Protocol):
+    """What a prior reads of a layer."""
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights."""
+        ...
+
+    @property
+    def n_biases(self) -> int:
+        """Number of biases, which follow the weights."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of both."""
+        ...
+
+    @property
+    def fan_in(self) -> int:
+        """Inputs that one unit adds up."""
+        ...
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """What a prior reads of a network."""
+
+    @property
+    def layers(self) -> Sequence[LayerSizes]:
+        """The runs of the flat vector, in order."""
+        ...
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What a fit takes for a prior."""
+
+    def bind(self, network: Layered) -> FlatPrior:
+        """Return the prior of this network's flat vector."""
+        ...
+
+
+@runtime_checkable
+class NamedPrior(Prior, Protocol):
+    """What a registered prior can do besides: the word for it comes with one scale."""
+
+    @classmethod
+    def of_scale(cls, scale: float) -> "NamedPrior":
+        """Return the prior that its name stands for.
+
+        Raises
+        ------
+        ValueError
+            If one scale is not enough; the message says what is.
+        """
+        ...

@@ -1,0 +1,5 @@
+"""The one sampling loop: all chains advance through a sampler's phases in compiled blocks driven from the host."""
+
+from mile.sampling.chains import Chains, sample
+
+__all__ = ["Chains", "sample"]

@@ -1,0 +1,364 @@
+"""The one sampling loop: all chains advance through a sampler's phases in compiled blocks driven from the host."""
+
+import hashlib
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from mile._compilation import use_compilation_cache
+from mile._deadline import Stopped, Watch, heed_signals
+from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, Status
+from mile._progress import Progress, Silent, logger, show_progress
+from mile._random import RandomState, draw_seed
+from mile._types import Target
+from mile.configuration import describe
+from mile.execution import Backend, Crew, InProcess, Program, choose_backend
+from mile.posterior import FunctionTarget
+from mile.samplers import Sampler, Tuned, configure
+from mile.sampling.chain_state import DrawStore, Whereabouts
+from mile.sampling.loop import Journey, Loop, Monitor
+from mile.sampling.timing import Forecaster, check_memory, expected_memory
+from mile.storage import (
+    Manifest,
+    Run,
+    Unsaved,
+    check_space,
+    fingerprint,
+    has_run,
+    open_run,
+    read_manifest,
+)
+
+_ADVICE = "Call mile.sample again with the same arguments to resume."
+
+
+class Chains(NamedTuple):
+    """The result of K chains. Use the draws of a chain if its `status` is OK.
+
+    Attributes
+    ----------
+    draws, logdensity, energy_change
+        Kept positions (K, S, d), and the log density and the energy change of their steps (K, S).
+    status
+        One `Status` per chain.
+    tuned
+        Step size and L per chain, and the diagonal of the inverse mass matrix where there is one, else None.
+    info
+        Named numbers per phase and chain, such as the realized energy variance; of the sampling phase also `virial`,
+        one number per chain and coordinate.
+    history
+        Records of the tuning phases: per phase a NamedTuple of arrays (K, record).
+    gradient_evaluations
+        Per chain.
+    seed
+        Reproduces the run.
+    """
+
+    draws: Float[np.ndarray, "chain draw d"]
+    logdensity: Float[np.ndarray, "chain draw"]
+    energy_change: Float[np.ndarray, "chain draw"]
+    status: tuple[Status, ...]
+    tuned: Tuned[np.ndarray]
+    info: dict[str, dict[str, Float[np.ndarray, "chain *d"]]]
+    history: dict[str, NamedTuple]
+    gradient_evaluations: Int[np.ndarray, " chain"]
+    seed: int
+
+    @property
+    def ok(self) -> np.ndarray:
+        """Mask of the chains that finished without trouble."""
+        return np.array([status == Status.OK for status in self.status])
+
+    @property
+    def virial(self) -> Float[np.ndarray, "chain d"] | None:
+        """Return -Cov(position, gradient of the log density) of each coordinate over the sampling phase.
+
+        It is 1 in equilibrium, less where a chain has not explored its surroundings, more where large steps inflate
+        them. None where a sampler does not report it.
+        """
+        return list(self.info.values())[-1].get("virial") if self.info else None
+
+
+def sample(
+    logdensity: Callable[[Array], Array],
+    positions: Float[Array, "chain d"] | np.ndarray,
+    sampler: str | Sampler = "mile",
+    preset: str = "paper",
+    random_state: int | None = None,
+    *,
+    warmup_steps: int | None = None,
+    sampling_steps: int | None = None,
+    n_draws: int | None = None,
+    step_size: float | None = None,
+    run_dir: str | Path | None = None,
+    force: bool = False,
+    backend: Backend | None = None,
+    verbose: int = 0,
+) -> Chains:
+    """Sample any JAX log density with one chain from each starting point.
+
+    Parameters
+    ----------
+    logdensity
+        Pure JAX function from a vector (d,) to an unnormalized log density.
+    positions
+        Starting points, array (K, d) with d of at least 2.
+    sampler, preset, warmup_steps, sampling_steps, n_draws
+        The method and its budgets per chain; None takes the preset's.
+    random_state
+        Seed; None draws one and keeps it in the result.
+    step_size
+        First step size to try; None means a quarter of the root of d.
+    run_dir
+        Folder that takes draws and checkpoints while the chains run. Calling again with the same arguments resumes
+        a run that was stopped; the draws are the same as if it had not been.
+    force
+        Resume a run that was begun by another version or on another kind of machine; its manifest records it.
+    backend
+        Where the chains run, such as `mile.execution.DaskBackend(...)`; default: in this process, on all cores.
+    verbose
+        Above zero shows progress bars.
+
+    Returns
+    -------
+    Chains
+
+    Raises
+    ------
+    ValueError
+        If an argument is impossible.
+    FitFailedError
+        If every chain failed.
+    RunMismatchError, RunLockedError, CorruptFileError
+        If `run_dir` holds another run, one that is under way, or one that is damaged.
+    ResourceError
+        If memory or disk space is too small.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, mile
+    >>> result = mile.sample(lambda x: -0.5 * x @ x, np.zeros((2, 3)), preset="quick", random_state=0)
+    >>> result.draws.shape
+    (2, 200, 3)
+    """
+    positions = np.asarray(positions)
+    if positions.ndim != 2 or positions.shape[0] < 1 or positions.shape[1] < 2:
+        raise ValueError(f"positions must be an array (K, d) with K >= 1 and d >= 2; got shape {positions.shape}.")
+    if not jnp.issubdtype(positions.dtype, jnp.floating):
+        raise ValueError(f"positions must be floating-point numbers; got dtype {positions.dtype}.")
+    if not callable(logdensity):
+        raise ValueError(f"logdensity must be a function of one vector; got {logdensity!r}.")
+    positions = positions.astype(jax.dtypes.canonicalize_dtype(positions.dtype), copy=False)
+    value = jax.eval_shape(logdensity, jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
+    if getattr(value, "shape", None) != ():
+        raise ValueError(f"logdensity must return one number; it returns {value}.")
+    configured = configure(
+        sampler, preset, warmup_steps=warmup_steps, sampling_steps=sampling_steps, n_draws=n_draws
+    ).with_start(step_size if step_size is not None else 0.25 * float(np.sqrt(positions.shape[1])))
+    if getattr(configured, "needs_rows", False):
+        raise ValueError(
+            f"sampler {configured.name!r} works with the rows of a data set, and a function has none: "
+            "choose another sampler, or use mile.fit."
+        )
+    use_compilation_cache()
+    target, watch = FunctionTarget(logdensity), Watch()
+    draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
+    folder = None if run_dir is None else Path(run_dir)
+    known = read_manifest(folder).fingerprint if folder is not None and has_run(folder) else None
+    with show_progress(verbose > 0) as progress, choose_backend(backend).crew() as crew:
+        kind = crew.agree(partial(_identify, positions.dtype.name), known)
+        run_all = partial(run_chains, configured, target, positions, progress=progress, watch=watch, backend=crew)
+        if folder is None:
+            check_memory(draw_bytes)
+            chains = run_all(seed=draw_seed(random_state))
+        else:
+            seed = seed_for(folder, random_state)
+            if known is None:
+                check_space(folder, draw_bytes)
+            manifest = _manifest(logdensity, positions, configured, seed, kind)
+            with open_run(folder, manifest, {}, force=force) as run, saved_when_stopped(folder, watch, advice=_ADVICE):
+                chains = run_all(seed=seed, run=run)
+                run.finish(dict(enumerate(chains.status)))
+    failed = describe_failures(chains.status, range(len(chains.status)))
+    if not chains.ok.any():
+        raise FitFailedError(f"All chains failed. {failed}")
+    if failed:
+        warnings.warn(failed, FitWarning, stacklevel=2)
+    return chains
+
+
+def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
+    """Return one sentence per chain that failed, or nothing."""
+    failures = [(name, code) for name, code in zip(names, status, strict=True) if code != Status.OK]
+    return " ".join(f"Chain {name}: {code.sentence}." for name, code in failures)
+
+
+def _identify(dtype: str) -> dict[str, object]:
+    """Return the fingerprint of what computes a log density in this process."""
+    return fingerprint(is_native=False, width=InProcess().width, dtype=dtype)
+
+
+def _manifest(
+    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: dict[str, object]
+) -> Manifest:
+    """Describe a run on a function, which is identified by its program and the constants in it."""
+    traced = jax.make_jaxpr(logdensity)(jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
+    text = re.sub("0x[0-9a-f]+", "", str(traced.jaxpr))  # addresses differ from process to process
+    function = hashlib.sha256(text.encode())
+    for constant in traced.consts:
+        array = np.asarray(constant)
+        function.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return Manifest(
+        fingerprint=kind,
+        configuration={"sampler": describe(sampler), "n_chains": len(positions), "logdensity": function.hexdigest()},
+        data={"sha256": hashlib.sha256(positions.tobytes()).hexdigest(), "shape": list(positions.shape)},
+        seed=seed,
+    )
+
+
+def seed_for(run_dir: str | Path | None, random_state: RandomState) -> int:
+    """Return the seed of a run; without a `random_state`, that of the run in the folder or a fresh one."""
+    if random_state is None and run_dir is not None and has_run(Path(run_dir)):
+        return read_manifest(Path(run_dir)).seed
+    return draw_seed(random_state)
+
+
+@contextmanager
+def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[None]:
+    """Let a signal stop a run after it has saved itself, and say how to resume it.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster was lost, which stops a run too.
+    Interrupted
+        After Ctrl-C.
+    SystemExit
+        After SIGTERM, with the code that shells give it.
+    """
+    with heed_signals(watch):
+        try:
+            yield
+            if watch.stopping:  # it came when nothing was left to stop; it must not be lost
+                raise Stopped
+        except Stopped:
+            sentence = f"The run in {folder} was stopped and is saved. {advice}"
+            logger.warning(sentence)
+            if watch.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM) from None
+            raise Interrupted(sentence) from None
+        except ClusterError as error:
+            raise ClusterError(f"{error} The run in {folder} is saved up to the blocks before. {advice}") from error
+
+
+def time_step(
+    sampler: Sampler,
+    target: Target,
+    positions: np.ndarray,
+    *,
+    seed: int,
+    watch: Watch,
+    backend: Crew | None = None,
+) -> Forecaster:
+    """Time the sampler's first steps from each position and throw them away; the programs stay compiled."""
+    forecast = Forecaster(sampler, len(positions), watch)
+    ids = np.arange(len(positions), dtype=np.uint32)
+    loop = Loop(backend or InProcess(), Silent(), None, Unsaved(), watch)
+    nothing = Unsaved().draws(ids.tolist(), 0, positions.shape[1], positions.dtype)
+    at = _start(sampler, target, loop.backend.program, positions, seed, ids, nothing)
+    Journey(at, loop).rehearse(forecast)
+    return forecast
+
+
+def run_chains(
+    sampler: Sampler,
+    target: Target,
+    positions: Float[Array, "chain d"] | np.ndarray,
+    *,
+    seed: int,
+    chain_ids: Sequence[int] | None = None,
+    backend: Crew | None = None,
+    progress: Progress | None = None,
+    block_steps: int | None = None,
+    run: Run | Unsaved | None = None,
+    watch: Watch | None = None,
+    monitor: Monitor | None = None,
+) -> Chains:
+    """Run a sampler's phases from each position.
+
+    `chain_ids` name the random streams (default 0..K-1). Neither the other chains, nor the backend's
+    threads, nor `block_steps` (default: about a second's worth), nor having been stopped and resumed (`run`)
+    changes a bit of a chain's draws. A chain that fails runs on to the end, because the budget is fixed; its status
+    says what happened first. When `watch` says that time is over, the last phase ends with the draws it has. `monitor`
+    is shown the newest draw of each chain between blocks of the last phase; progress notes what it says.
+
+    Raises
+    ------
+    Stopped
+        If `watch` was asked to stop; everything is saved then.
+    """
+    positions = np.asarray(positions)  # indexing a JAX array would compile
+    ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
+    loop = Loop(backend or InProcess(), progress or Silent(), block_steps, run or Unsaved(), watch or Watch(), monitor)
+    draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
+    at = _start(sampler, target, loop.backend.program, positions, seed, ids, draws)
+    at.restore(loop.run)
+    journey = Journey(at, loop)
+    forecast = Forecaster(sampler, len(positions), loop.watch, _sizes(draws))
+    while not at.finished:
+        journey.run_phase(forecast)
+    recorded, logdensity, energy_change = draws.result()
+    last = at.info[sampler.phases[-1].name]
+    return Chains(
+        draws=recorded,
+        logdensity=logdensity,
+        energy_change=energy_change,
+        status=tuple(Status(code) for code in at.status),
+        tuned=Tuned(last["step_size"], last["L"], last.get("inverse_mass")),
+        info=at.info,
+        history=at.history,
+        gradient_evaluations=count_gradients(sampler, at.info, len(positions)),
+        seed=seed,
+    )
+
+
+def _start(
+    sampler: Sampler,
+    target: Target,
+    program: Program,
+    positions: np.ndarray,
+    seed: int,
+    ids: np.ndarray,
+    draws: DrawStore,
+) -> Whereabouts:
+    """Return chains that have not made a step, in groups as wide as the backend's programs."""
+    groups = program.groups(range(len(positions)))
+    carries = [positions[group] for group in groups]
+    return Whereabouts(sampler, target, program, seed, ids, groups, draws, carries)
+
+
+def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_chains: int) -> np.ndarray:
+    """Return the gradient evaluations of each chain: those counted by its phases, or the fixed budget."""
+    counted = [report["gradient_evaluations"] for report in info.values() if "gradient_evaluations" in report]
+    if counted:
+        return np.sum(counted, axis=0).round().astype(np.int64)
+    return np.full(n_chains, min(sampler.gradient_evaluations(), np.iinfo(np.int64).max), np.int64)
+
+
+def _sizes(draws: DrawStore) -> str:
+    """Say what memory and disk the draws will take."""
+    in_memory, on_disk = draws.n_bytes
+    memory = expected_memory(in_memory)
+    parts = [f"{memory / 1e6:,.0f} MB of memory"] if memory is not None else []
+    parts += [f"{on_disk / 1e6:,.0f} MB on disk"] if on_disk else []
+    return "".join(f", {part}" for part in parts)
