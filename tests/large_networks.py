@@ -18,7 +18,7 @@ from mile import MLP, Categorical, Gaussian, Normal, native
 from mile.ensemble.training import Training, _native_update, _update
 from mile.native._library import library
 from mile.networks import ConvNet, Convolution
-from mile.posterior import Posterior, Rows, _plain
+from mile.posterior import PaddedRows, Posterior, _plain
 from mile.samplers import _mclmc
 
 N_ROWS = 5
@@ -40,7 +40,7 @@ def away(numbers: Any, expected: Any) -> float:
     return float(np.linalg.norm(numbers - expected) / np.linalg.norm(expected))
 
 
-def by_kernel(network: Any, likelihood: Any, position: jax.Array, rows: Rows) -> dict[str, Any]:
+def by_kernel(network: Any, likelihood: Any, position: jax.Array, rows: PaddedRows) -> dict[str, Any]:
     """Return everything that the kernel says of a network."""
     spec = native.specify(network, likelihood, position.dtype, rows)
     assert spec is not None
@@ -64,7 +64,13 @@ def summary_of(likelihood: Any, outputs: np.ndarray) -> np.ndarray:
 
 
 def errors_by_kernel(
-    kernels: list[bytes], network: Any, likelihood: Any, position: jax.Array, rows: Rows, value: Any, gradient: Any
+    kernels: list[bytes],
+    network: Any,
+    likelihood: Any,
+    position: jax.Array,
+    rows: PaddedRows,
+    value: Any,
+    gradient: Any,
 ) -> dict[str, dict]:
     outputs = np.asarray(jax.jit(network.apply)(position, rows.x))[:, :N_ROWS]
     expected = {

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, log_softmax
 
 from mile import MLP, Categorical, Gaussian, Normal
-from mile.posterior import Posterior, Rows, pad_rows
+from mile.posterior import PaddedRows, Posterior, pad_rows
 
 LOG_SCALE_LIMIT = np.log(1e6)
 
@@ -21,7 +21,7 @@ def make_network(likelihood: Any, hidden: tuple = (4,), activation="tanh", n_inp
     return kind(n_inputs=n_inputs, hidden=hidden, n_outputs=likelihood.n_outputs, activation=activation)
 
 
-def make_rows(likelihood: Any, count: int, n_inputs=3, seed=0, weights=(1.0,)) -> Rows:
+def make_rows(likelihood: Any, count: int, n_inputs=3, seed=0, weights=(1.0,)) -> PaddedRows:
     """Return random rows with weights drawn from `weights`, and in the padding numbers that must not count."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((count, n_inputs)).astype(np.float32)
@@ -30,7 +30,7 @@ def make_rows(likelihood: Any, count: int, n_inputs=3, seed=0, weights=(1.0,)) -
         y = rng.integers(likelihood.n_classes, size=count).astype(np.int32)
     rows = pad_rows(x, y)
     weight = rows.weight.at[:count].set(rng.choice(np.asarray(weights, np.float32), count))
-    return Rows(x=rows.x.at[:, count:].set(7.0), y=rows.y.at[count:].set(1), weight=weight, count=rows.count)
+    return PaddedRows(x=rows.x.at[:, count:].set(7.0), y=rows.y.at[count:].set(1), weight=weight, count=rows.count)
 
 
 def make_positions(network: MLP, n_chains: int | None = None, seed=1) -> jax.Array:
@@ -90,7 +90,7 @@ def _head(likelihood, outputs, y):
     return values, np.stack([residual * np.exp(-log_scale), (residual**2 - 1) * inside], axis=1)
 
 
-def reference(network: MLP, likelihood: Any, position: Any, rows: Rows) -> tuple[float, float, np.ndarray, float]:
+def reference(network: MLP, likelihood: Any, position: Any, rows: PaddedRows) -> tuple[float, float, np.ndarray, float]:
     """Return the value, its scale (the sum without signs), the gradient, and how near a unit came to zero."""
     position = np.asarray(position, np.float64)
     real = slice(0, int(rows.count))

@@ -20,8 +20,7 @@ from mile._progress import Silent
 from mile.ensemble import members as ensemble
 from mile.ensemble.training import Training
 from mile.fitting import job as fitting
-from mile.sampling import block_schedule as itinerary
-from mile.sampling import chain_state as whereabouts
+from mile.sampling import block_schedule
 from mile.sampling import chains as sampling
 from mile.storage import _durable, _run
 
@@ -84,8 +83,8 @@ def assert_same_files(folder: Path, expected: dict[str, bytes]) -> None:
 def blocks_of(steps: int):
     """Keep blocks short and their number the same on every machine."""
     with (
-        mock.patch.object(itinerary, "_FIRST_STEPS", steps),
-        mock.patch.object(itinerary.Itinerary, "learn"),
+        mock.patch.object(block_schedule, "_FIRST_STEPS", steps),
+        mock.patch.object(block_schedule.BlockSchedule, "learn"),
         mock.patch.object(ensemble, "_FIRST_EPOCHS", 10),
         mock.patch.object(ensemble, "_BLOCK_SHARE", 0.0),
     ):
@@ -102,13 +101,13 @@ def frequent_checkpoints(steps: int = 40):
 @contextlib.contextmanager
 def failing_chain(chain: int):
     """Let one chain fail in its first phase, so that another one replaces it."""
-    close = whereabouts.Whereabouts.close_phase
+    close = chain_state.ChainState.close_phase
 
     def fail(self: Any, phase: Any, ends: Any) -> None:
         self.status[self.ids == chain] = Status.BAD_STEPS
         close(self, phase, ends)
 
-    with mock.patch.object(whereabouts.Whereabouts, "close_phase", fail):
+    with mock.patch.object(chain_state.ChainState, "close_phase", fail):
         yield
 
 

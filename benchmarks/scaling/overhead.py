@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster, Status
 from distributed.scheduler import WorkerState
 
 from mile.execution import DaskBackend, InProcess, Task
-from mile.sampling.block_schedule import Itinerary
+from mile.sampling.block_schedule import BlockSchedule
 from mile.storage import Manifest, Record, fingerprint, open_run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -131,24 +131,24 @@ def measure(client: Client, scheduler: psutil.Process, n_bytes: int, n_tasks: in
     carried = np.random.default_rng(0).standard_normal(n_bytes // 8)
     identify = functools.partial(fingerprint, is_native=False, width=1, dtype="float32")
     n_tasks = min(n_tasks, int(2e9 / n_bytes))
-    with DaskBackend(client, verify=0.0).crew() as crew:
-        crew.agree(identify)
-        _flow(crew, carried, 20)  # starts what the first tasks need
+    with DaskBackend(client, verify=0.0).open_pool() as pool:
+        pool.agree(identify)
+        _flow(pool, carried, 20)  # starts what the first tasks need
         began, ours, theirs = time.perf_counter(), time.process_time(), sum(scheduler.cpu_times()[:2])
-        _flow(crew, carried, n_tasks)
+        _flow(pool, carried, n_tasks)
         seconds = time.perf_counter() - began
         ours, theirs = time.process_time() - ours, sum(scheduler.cpu_times()[:2]) - theirs
     return Overhead(
         n_bytes=2 * n_bytes,
-        round_trip=crew.n_workers * seconds / n_tasks,  # each slot has one under way at a time
+        round_trip=pool.n_workers * seconds / n_tasks,  # each slot has one under way at a time
         client=ours / n_tasks,
         scheduler=theirs / n_tasks,
     )
 
 
-def _flow(crew: Any, carried: np.ndarray, n_tasks: int) -> None:
+def _flow(pool: Any, carried: np.ndarray, n_tasks: int) -> None:
     tasks = (Task(number, (carried,), f"task {number}") for number in range(n_tasks))
-    for _ in crew.flow(give_back, lambda: next(tasks, None), None, lambda group, step: None):
+    for _ in pool.flow(give_back, lambda: next(tasks, None), None, lambda group, step: None):
         pass
 
 
@@ -166,8 +166,8 @@ def slopes(found: list[Overhead]) -> dict[str, float]:
 
 def choose_seconds(n_chains: int) -> float:
     """Return how long the client takes to choose the next block."""
-    itinerary = Itinerary(1_000_000, 0, [0] * n_chains, InProcess(), 8, 1)
-    return statistics.median(seconds_of(itinerary.next) for _ in range(50))
+    schedule = BlockSchedule(1_000_000, 0, [0] * n_chains, InProcess(), 8, 1)
+    return statistics.median(seconds_of(schedule.next) for _ in range(50))
 
 
 def place_seconds(n_workers: int) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from distributed import Client, LocalCluster, get_worker
 
 from mile.execution import DaskBackend, Task
-from mile.sampling.block_schedule import Itinerary
+from mile.sampling.block_schedule import BlockSchedule
 from mile.storage import fingerprint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -82,15 +82,15 @@ def run(case: Case) -> Real:
     with (
         LocalCluster(n_workers=case.n_slots, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
-        DaskBackend(client, block_seconds=BLOCK_SECONDS, verify=0.0).crew() as crew,
+        DaskBackend(client, block_seconds=BLOCK_SECONDS, verify=0.0).open_pool() as pool,
         listening() as log,
     ):
         client.wait_for_workers(case.n_slots)
-        crew.agree(identify)
-        itinerary = Itinerary(N_STEPS, 0, [0] * case.n_chains, crew, None, N_STEPS)
+        pool.agree(identify)
+        schedule = BlockSchedule(N_STEPS, 0, [0] * case.n_chains, pool, None, N_STEPS)
 
         def next_task() -> Task | None:
-            found = itinerary.next()
+            found = schedule.next()
             if found is None:
                 return None
             group, (start, stop, *_) = found
@@ -98,9 +98,9 @@ def run(case: Case) -> Real:
             return Task(group, arguments, f"chain {group}, sleep, steps {start} to {stop}", size=stop - start)
 
         began = time.monotonic()
-        for done in crew.flow(sleep, next_task, None, lambda group, step: None):
+        for done in pool.flow(sleep, next_task, None, lambda group, step: None):
             for one in done:
-                itinerary.learn(itinerary.arrive(one.group), one.seconds)
+                schedule.learn(schedule.arrive(one.group), one.seconds)
         seconds = time.monotonic() - began
     overhead = statistics.median(task.received - task.submitted - task.seconds for task in log.tasks)
     return Real(seconds=seconds, n_tasks=len(log.tasks), overhead_seconds=overhead)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 
-class Watch:
+class Deadline:
     """Knows the deadline and whether somebody asked to stop; looked at between blocks."""
 
     def __init__(self, time_limit: float | None = None) -> None:
@@ -36,7 +36,7 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def heed_signals(watch: Watch) -> Iterator[None]:
+def stop_on_signals(deadline: Deadline) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM ask the run to stop instead of breaking it; a second one breaks it.
 
     Handlers belong to the main thread; elsewhere signals do what they always do.
@@ -52,7 +52,7 @@ def heed_signals(watch: Watch) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def note(number: int, frame: FrameType | None) -> None:
-        watch.signal = number
+        deadline.signal = number
         restore()
 
     for number in heeded:

@@ -34,7 +34,7 @@ Value = TypeVar("Value")
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class PaddedRows:
     """Data in the layout of compiled code: rows last, padded to a bucket with rows of weight zero.
 
     Data of similar size thereby share compiled programs.
@@ -45,13 +45,13 @@ class Rows:
     weight: Float[Array, " row"]
     count: Int[Array, ""]  # real rows; they come first
 
-    def take(self, indices: Int[Array, " batch"]) -> "Rows":
+    def take(self, indices: Int[Array, " batch"]) -> "PaddedRows":
         """Return the rows at `indices`, a mini-batch."""
         count = jnp.asarray(len(indices), jnp.int32)
-        return Rows(x=self.x[:, indices], y=self.y[indices], weight=self.weight[indices], count=count)
+        return PaddedRows(x=self.x[:, indices], y=self.y[indices], weight=self.weight[indices], count=count)
 
 
-def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
+def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndarray | None = None) -> PaddedRows:
     """Lay out a table for compiled code; no rows at all are allowed. Without `weight` each row counts once."""
     count, n_slots = len(x), row_bucket(len(x))
 
@@ -62,7 +62,7 @@ def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndar
         return jax.device_put(padded)
 
     weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
-    return Rows(x=pad(x.T), y=pad(y), weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
+    return PaddedRows(x=pad(x.T), y=pad(y), weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
 
 
 def row_bucket(count: int) -> int:
@@ -76,7 +76,7 @@ def row_bucket(count: int) -> int:
 class Posterior(Target):
     """Log likelihood summed over rows plus log prior, as a function of one flat vector."""
 
-    rows: Rows
+    rows: PaddedRows
     network: Network = field(metadata={"static": True})
     likelihood: AbstractLikelihood = field(metadata={"static": True})
     prior: FlatPrior = field(metadata={"static": True})
@@ -133,7 +133,7 @@ class Posterior(Target):
             grouped = values.reshape(*values.shape[:-1], -1, _GROUP)
             return jnp.take(grouped, chosen, axis=-2, mode="clip").reshape(*values.shape[:-1], -1)
 
-        rows = Rows(
+        rows = PaddedRows(
             x=take(self.rows.x),
             y=take(self.rows.y),
             weight=take(self.rows.weight) * scale,
@@ -162,7 +162,7 @@ class Posterior(Target):
         start = jnp.minimum(wanted, rows.y.shape[0] - size)  # the last part overlaps the one before it
         cut = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
         weight = jnp.where(start + jnp.arange(size) >= wanted, cut(rows.weight), 0.0)
-        part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=weight, count=jnp.asarray(size, jnp.int32))
+        part = PaddedRows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=weight, count=jnp.asarray(size, jnp.int32))
         return Part(replace(self, rows=part), n_parts)
 
     def native_step(self, key: Key, position: Position) -> NativeStep | None:
@@ -185,18 +185,18 @@ def _groups_of(batch_size: int) -> int:
     return -(-batch_size // _GROUP)
 
 
-def log_likelihood(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
+def log_likelihood(network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows) -> Scalar:
     """Return the weighted sum of the rows' log likelihoods; a row that is not finite makes it so."""
     return _log_likelihood(network, likelihood, position, _data(rows))
 
 
-def _data(rows: Rows) -> native.Data:
+def _data(rows: PaddedRows) -> native.Data:
     # A plain tuple, because a derivative has the same fields but not the same types.
     return native.Data(rows.x, rows.y, rows.weight, rows.count)
 
 
-def _rows(data: native.Data) -> Rows:
-    return Rows(x=data.x, y=data.y, weight=data.weight, count=data.count)
+def _rows(data: native.Data) -> PaddedRows:
+    return PaddedRows(x=data.x, y=data.y, weight=data.weight, count=data.count)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -243,11 +243,11 @@ def _second_derivative(network: Network, likelihood: AbstractLikelihood, primals
 
 def _on_cpu(
     kernel: Callable[[native.Specification, Position, native.Data], Value],
-    by_xla: Callable[[Network, AbstractLikelihood, Position, Rows], Value],
+    by_xla: Callable[[Network, AbstractLikelihood, Position, PaddedRows], Value],
     network: Network,
     likelihood: AbstractLikelihood,
     position: Position,
-    rows: Rows,
+    rows: PaddedRows,
 ) -> Value:
     """Call the native kernel where the program runs on a CPU, and `by_xla` anywhere else."""
     spec = native.specify(network, likelihood, position.dtype, rows)
@@ -268,32 +268,34 @@ def _materialize(primal: Array, tangent: Array | SymbolicZero) -> Array | np.nda
     return np.zeros(primal.shape, jax.dtypes.float0) if exact else jnp.zeros_like(primal)
 
 
-def value_by_xla(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
+def value_by_xla(network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows) -> Scalar:
     """Return what `log_likelihood` does, without the native kernel."""
 
-    def function(position: Position, rows: Rows) -> Scalar:
+    def function(position: Position, rows: PaddedRows) -> Scalar:
         return _plain(network, likelihood, position, rows)
 
     return _in_blocks(function, _block_rows(network), position, rows)
 
 
 def value_and_grad_by_xla(
-    network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows
+    network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows
 ) -> tuple[Scalar, Position]:
     """Return the same and its gradient."""
 
-    def function(position: Position, rows: Rows) -> Scalar:
+    def function(position: Position, rows: PaddedRows) -> Scalar:
         return _plain(network, likelihood, position, rows)
 
     return _in_blocks(jax.value_and_grad(function), _block_rows(network), position, rows)
 
 
-def _plain(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
+def _plain(network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows) -> Scalar:
     outputs = native.apply(network, position, rows.x)
     return jnp.sum(rows.weight * likelihood.log_prob(outputs, rows.y))
 
 
-def _in_blocks(function: Callable[[Position, Rows], Value], most: int, position: Position, rows: Rows) -> Value:
+def _in_blocks(
+    function: Callable[[Position, PaddedRows], Value], most: int, position: Position, rows: PaddedRows
+) -> Value:
     """Sum a function over blocks of at most so many rows, so that memory is bounded."""
     n_rows = rows.y.shape[0]
     size = min(n_rows & -n_rows, most)  # a power of two that divides the bucket
@@ -302,7 +304,7 @@ def _in_blocks(function: Callable[[Position, Rows], Value], most: int, position:
 
     def add(block: Array, total: Value) -> Value:
         cut = partial(jax.lax.dynamic_slice_in_dim, start_index=block * size, slice_size=size)
-        part = Rows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=rows.count)
+        part = PaddedRows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=rows.count)
         return jax.tree.map(jnp.add, total, function(position, part))
 
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, position, rows))

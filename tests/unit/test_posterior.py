@@ -11,7 +11,7 @@ from targets import Box, IllConditioned, StandardNormal
 from mile import MLP, Categorical, FanIn, Gaussian, Laplace, Normal, PerLayer, StudentT, native
 from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import FunctionTarget, Posterior, Rows, _plain, pad_rows, row_bucket, value_by_xla
+from mile.posterior import FunctionTarget, PaddedRows, Posterior, _plain, pad_rows, row_bucket, value_by_xla
 
 COUNTS = [0, 1, 15, 16, 17, 100]
 # Each with the family and the scales of weights and biases of both layers of a network 3-4-n.
@@ -248,9 +248,9 @@ class TestPadding:
     def test_contributes_nothing(self, likelihood, count):
         x, y = table(likelihood, count, np.float32)
         padded = pad_rows(x, y)
-        exact = Rows(x=jnp.asarray(x.T), y=jnp.asarray(y), weight=jnp.ones(count), count=padded.count)
+        exact = PaddedRows(x=jnp.asarray(x.T), y=jnp.asarray(y), weight=jnp.ones(count), count=padded.count)
         # Whatever stands in the padding.
-        disturbed = Rows(
+        disturbed = PaddedRows(
             x=padded.x.at[:, count:].set(7.0), y=padded.y.at[count:].set(2), weight=padded.weight, count=padded.count
         )
         position = jnp.asarray(random_position(build(likelihood, padded)), jnp.float32)

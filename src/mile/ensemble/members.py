@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from mile._deadline import Stopped, Watch
+from mile._deadline import Deadline, Stopped
 from mile._errors import ClusterError, FitFailedError, FitWarning, Status
 from mile._progress import Progress, Silent, duration
 from mile._types import PyTree
 from mile.ensemble.training import Member, Training, start, train
-from mile.execution import Crew, Done, Flaw, InProcess, Program, Task, result_checks
-from mile.posterior import Posterior, Rows
+from mile.execution import Done, Flaw, InProcess, Program, Task, WorkerPool, result_checks
+from mile.posterior import PaddedRows, Posterior
 from mile.storage import Record, Run, Unsaved
 
 # A block of epochs grows until it lasts this share of a block of steps: training is short.
@@ -42,27 +42,32 @@ class Members(NamedTuple):
 
 def train_members(
     posterior: Posterior,
-    validation: Rows,
+    validation: PaddedRows,
     training: Training,
     chain_ids: Sequence[int],
     *,
     seed: int,
-    backend: Crew | None = None,
+    backend: WorkerPool | None = None,
     progress: Progress | None = None,
     run: Run | Unsaved | None = None,
-    watch: Watch | None = None,
+    deadline: Deadline | None = None,
 ) -> Members:
     """Train one network per chain and return the weights with the lowest validation loss.
 
     Without validation rows every member trains for `max_epochs` and keeps its last weights. What `run` has of the
-    members is used and not trained again. A time limit of `watch` gives each member an equal share of its part.
+    members is used and not trained again. A time limit of `deadline` gives each member an equal share of its part.
 
     Raises
     ------
     Stopped
-        If `watch` was asked to stop; everything is saved then.
+        If `deadline` was asked to stop; everything is saved then.
     """
-    backend, progress, run, watch = backend or InProcess(), progress or Silent(), run or Unsaved(), watch or Watch()
+    backend, progress, run, deadline = (
+        backend or InProcess(),
+        progress or Silent(),
+        run or Unsaved(),
+        deadline or Deadline(),
+    )
     stored = [run.load(chain, "member") for chain in chain_ids]
     if all(record is not None for record in stored):
         return recall_members([record.arrays for record in stored if record is not None])
@@ -72,21 +77,21 @@ def train_members(
     course = _Course(training, groups, seed, backend, progress, run)
     if backend.is_local and posterior.rows.y.shape[0] < _MANY_ROWS:
         _compile_together(training, backend, seed, groups[0], posterior, validation)
-    if watch.time_limit is not None:
-        course.set_limit(_LARGEST_SHARE * watch.time_limit - (time.perf_counter() - began))
+    if deadline.time_limit is not None:
+        course.set_limit(_LARGEST_SHARE * deadline.time_limit - (time.perf_counter() - began))
     course.recall(posterior)
     shared = (posterior, validation)
     if not backend.is_local:
         course.check_results(posterior, validation)
 
     def next_task() -> Task | None:
-        return None if watch.stopping else course.next_task()
+        return None if deadline.stopping else course.next_task()
 
     try:
         for done in backend.flow(_train_group, next_task, shared, course.show):
             for one in done:
                 course.take(one)
-        if watch.stopping:
+        if deadline.stopping:
             raise Stopped
     except (ClusterError, Stopped):
         run.save(course.records())
@@ -103,7 +108,9 @@ def train_members(
     return _collect(course.members, chain_ids, validation, run)
 
 
-def _collect(trained: list[Member | None], chain_ids: Sequence[int], validation: Rows, run: Run | Unsaved) -> Members:
+def _collect(
+    trained: list[Member | None], chain_ids: Sequence[int], validation: PaddedRows, run: Run | Unsaved
+) -> Members:
     """Join the members and save them; a member that no worker could train is NaN."""
     n_members = len(chain_ids)
     some = next((member for member in trained if member is not None), None)
@@ -132,11 +139,17 @@ class _Course:
     """Where each group of members is in its training; groups advance independently of each other."""
 
     def __init__(
-        self, training: Training, groups: list[list[int]], seed: int, crew: Crew, progress: Progress, run: Run | Unsaved
+        self,
+        training: Training,
+        groups: list[list[int]],
+        seed: int,
+        pool: WorkerPool,
+        progress: Progress,
+        run: Run | Unsaved,
     ) -> None:
         self.members: list[Member | None] = [None] * len(groups)
         self.cut: list[int] = []
-        self._training, self._groups, self._crew, self._progress, self._run = training, groups, crew, progress, run
+        self._training, self._groups, self._pool, self._progress, self._run = training, groups, pool, progress, run
         self._names = [(np.uint32(seed), np.asarray(group, np.uint32)) for group in groups]
         self._epochs, self._shown, self._spent = [0] * len(groups), [0] * len(groups), [0.0] * len(groups)
         self._lengths = [_FIRST_EPOCHS] * len(groups)
@@ -152,22 +165,22 @@ class _Course:
     @property
     def _n_rounds(self) -> int:
         """Members that one worker trains in turn."""
-        return -(-len(self._groups) // max(1, self._crew.n_workers))
+        return -(-len(self._groups) // max(1, self._pool.n_workers))
 
     def recall(self, posterior: Posterior) -> None:
         """Continue from the last checkpoint, if there is one."""
         for number, group in enumerate(self._groups):
             member = _recall_training(
-                self._run, group, self._training, self._crew.program, self._names[number], posterior
+                self._run, group, self._training, self._pool.program, self._names[number], posterior
             )
             if member is not None:
                 self.members[number] = member
                 self._epochs[number] = int(np.asarray(member.epoch).max())
         self._waiting = [number for number in self._waiting if not self._is_trained(number)]
 
-    def check_results(self, posterior: Posterior, validation: Rows) -> None:
+    def check_results(self, posterior: Posterior, validation: PaddedRows) -> None:
         """Look at what comes back before it is used."""
-        shapes = _shapes(self._training, self._crew.program, self._names[0], posterior)
+        shapes = _shapes(self._training, self._pool.program, self._names[0], posterior)
         self._check = partial(result_checks.check_trained, expected=shapes, is_validated=int(validation.count) > 0)
 
     def _is_trained(self, number: int) -> bool:
@@ -181,7 +194,7 @@ class _Course:
             return None
         number = self._waiting.pop(0)
         last = min(self._epochs[number] + self._lengths[number], self._training.max_epochs)
-        arguments = (self._training, self._crew.program, last, *self._names[number], self.members[number])
+        arguments = (self._training, self._pool.program, last, *self._names[number], self.members[number])
         name = f"member {self._groups[number][0]}, epochs {self._epochs[number]:,} to {last:,}"
         return Task(number, arguments, name, seed=int(self._names[number][0]), check=self._check)
 
@@ -206,9 +219,9 @@ class _Course:
             return
         if self._run.due(self._groups[number]):
             self._run.save(_training_records(self._groups[number], done.result))
-        target = _BLOCK_SHARE * self._crew.block_seconds
+        target = _BLOCK_SHARE * self._pool.block_seconds
         if done.seconds < 0.5 * target:
-            factor = int(min(self._crew.growth, target / max(done.seconds, 1e-9)))
+            factor = int(min(self._pool.growth, target / max(done.seconds, 1e-9)))
             self._lengths[number] *= factor
         self._waiting.insert(0, number)  # finish what has begun
 
@@ -235,10 +248,10 @@ def _train_group(
     seed: np.uint32,
     chains: np.ndarray,
     member: Member | None,
-    shared: tuple[Posterior, Rows],
+    shared: tuple[Posterior, PaddedRows],
     report: Callable[[int], None],
 ) -> Member:
-    """Train a group up to an epoch, or until the stopping rule says so; a task of a crew."""
+    """Train a group up to an epoch, or until the stopping rule says so; a task of a pool."""
     posterior, validation = shared
     if member is None:
         member = start(training, program, seed, chains, posterior)
@@ -278,15 +291,15 @@ def _shapes(training: Training, program: Program, names: StreamNames, posterior:
 
 
 def _compile_together(
-    training: Training, crew: Crew, seed: int, group: list[int], posterior: Posterior, validation: Rows
+    training: Training, pool: WorkerPool, seed: int, group: list[int], posterior: Posterior, validation: PaddedRows
 ) -> None:
     """Compile the two programs at the same time; later calls find them compiled."""
     names = (np.uint32(seed), np.asarray(group, np.uint32))
-    shapes = _shapes(training, crew.program, names, posterior)
+    shapes = _shapes(training, pool.program, names, posterior)
     nobody = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     calls = (
-        partial(start, training, crew.program, *names, posterior),
-        partial(train, training, crew.program, 0, *names, nobody, posterior, validation),  # no epoch
+        partial(start, training, pool.program, *names, posterior),
+        partial(train, training, pool.program, 0, *names, nobody, posterior, validation),  # no epoch
     )
     InProcess().map(lambda call: jax.block_until_ready(call()), calls)
 

@@ -20,7 +20,7 @@ from mile._types import Position, PyTree, Scalar
 from mile.execution import Program
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
-from mile.posterior import Posterior, Rows, log_likelihood
+from mile.posterior import PaddedRows, Posterior, log_likelihood
 
 _DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.9, 0.999, 1e-8  # of Adam, Kingma and Ba 2015
 
@@ -135,7 +135,7 @@ def train(
     chains: Array,
     members: Member,
     posterior: Posterior,
-    validation: Rows,
+    validation: PaddedRows,
 ) -> Member:
     """Train up to `last_epoch`, or until the stopping rule says so."""
 
@@ -150,7 +150,7 @@ def train(
     return program.over_group(one_member)(chains, members)
 
 
-def _epoch(training: Training, key: Array, member: Member, posterior: Posterior, validation: Rows) -> Member:
+def _epoch(training: Training, key: Array, member: Member, posterior: Posterior, validation: PaddedRows) -> Member:
     network, likelihood, rows = posterior.network, posterior.likelihood, posterior.rows
     shuffle = jax.random.uniform(key, rows.y.shape)
     update = partial(_update, training, network, likelihood)
@@ -180,7 +180,7 @@ def _epoch(training: Training, key: Array, member: Member, posterior: Posterior,
     )
 
 
-def _loss(network: Network, likelihood: AbstractLikelihood, position: Position, rows: Rows) -> Scalar:
+def _loss(network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows) -> Scalar:
     return -log_likelihood(network, likelihood, position, rows) / jnp.maximum(jnp.sum(rows.weight), 1.0)
 
 
@@ -191,7 +191,7 @@ def _update(
     position: Position,
     optimizer: optax.OptState,
     shuffle: Float[Array, " slot"],
-    rows: Rows,
+    rows: PaddedRows,
 ) -> tuple[Position, optax.OptState]:
     """Go once through the rows in the order of random numbers; the last batch may be partly padding."""
     n_slots = rows.y.shape[0]
@@ -204,7 +204,7 @@ def _update(
         chosen = jax.lax.dynamic_slice(order, (batch * batch_size,), (batch_size,))
         within = batch * batch_size + jnp.arange(batch_size) < rows.count
         taken = rows.take(chosen)
-        taken = Rows(x=taken.x, y=taken.y, weight=taken.weight * within, count=taken.count)
+        taken = PaddedRows(x=taken.x, y=taken.y, weight=taken.weight * within, count=taken.count)
         gradient = jax.grad(partial(_loss, network, likelihood))(position, taken)
         updates, optimizer = training.optimizer.update(gradient, optimizer, position)
         position = optax.apply_updates(position, updates)
@@ -220,7 +220,7 @@ def _native_update(
     position: Position,
     optimizer: optax.OptState,
     shuffle: Float[Array, " slot"],
-    rows: Rows,
+    rows: PaddedRows,
 ) -> tuple[Position, optax.OptState]:
     """Do the same in one call of the native kernel."""
     batch_size = min(training.batch_size, rows.y.shape[0])

@@ -23,7 +23,7 @@ from mile.execution import Backend, choose_backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
 from mile.features.pixels import PixelScale, check_images, is_images
-from mile.fitting.forecast import Expected, forecast_fit
+from mile.fitting.forecast import Forecast, forecast_fit
 from mile.fitting.job import fit
 from mile.fitting.result import Fit
 from mile.likelihoods import AbstractLikelihood
@@ -316,7 +316,7 @@ class AbstractMileEstimator(BaseEstimator, metaclass=ABCMeta):
         )
         write_page(Path(path), page)
 
-    def forecast(self, X: Any, y: Any) -> Expected:
+    def forecast(self, X: Any, y: Any) -> Forecast:
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
         self._configuration()
         fresh: Any = clone(self)

@@ -21,7 +21,7 @@ from mile.estimators._task import LearningTask
 from mile.execution import Backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.tokens import SMALLEST_VOCABULARY, TextEncoder, Tokenizer, check_texts
-from mile.fitting.forecast import Expected
+from mile.fitting.forecast import Forecast
 from mile.fitting.result import Fit
 from mile.networks import TEXT_TEMPLATES, Attention, FixedArray
 from mile.priors import Prior
@@ -201,7 +201,7 @@ class MileTextClassifier(MileClassifier):
         self.text_name_ = None if columns is None else str(columns[0])
         return super()._fit_named(X, y, None, target, sample_weight)
 
-    def forecast(self, X: Any, y: Any) -> Expected:
+    def forecast(self, X: Any, y: Any) -> Forecast:
         """Say what `fit` would take in time, memory and disk, apart from training embeddings; fits nothing."""
         return super().forecast(X, y)
 

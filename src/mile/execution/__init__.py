@@ -1,14 +1,13 @@
 """Where chains run: in this process, on several devices of it, or on a cluster. The chains' numbers are the same."""
 
 from mile.execution._choice import choose_backend
-from mile.execution.base import Backend, Crew, Done, Flaw, Program, Task
+from mile.execution.base import Backend, Done, Flaw, Program, Task, WorkerPool
 from mile.execution.dask import DaskBackend
 from mile.execution.devices import Devices
 from mile.execution.in_process import InProcess
 
 __all__ = [
     "Backend",
-    "Crew",
     "DaskBackend",
     "Devices",
     "Done",
@@ -16,5 +15,6 @@ __all__ = [
     "InProcess",
     "Program",
     "Task",
+    "WorkerPool",
     "choose_backend",
 ]

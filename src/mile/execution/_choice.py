@@ -32,7 +32,7 @@ def choose_backend(backend: Any = None, address: str | None = None, n_threads: i
     if n_threads is not None:
         check_count("n_threads", n_threads)
     if backend is not None and not isinstance(backend, str):
-        if not callable(getattr(backend, "crew", None)):
+        if not callable(getattr(backend, "open_pool", None)):
             raise ValueError(f"backend must be one of {list(_registry.backend)}, or a backend; got {backend!r}.")
         if address is not None:
             raise ValueError("address is for backend='dask'; a backend object has its own.")

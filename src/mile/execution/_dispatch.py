@@ -44,9 +44,9 @@ class _Job:
 class Dispatch:
     """The tasks of one flow that are under way."""
 
-    def __init__(self, crew: Any, function: Callable[..., Any], shared: str, report: Report, number: int = 0) -> None:
+    def __init__(self, pool: Any, function: Callable[..., Any], shared: str, report: Report, number: int = 0) -> None:
         self.jobs: dict[str, _Job] = {}  # by key of each of its copies
-        self._crew, self._client = crew, crew.client
+        self._pool, self._client = pool, pool.client
         self._function, self._shared, self._number = function, shared, number
         self._begun: collections.Counter[int] = collections.Counter()  # tasks of each group
         self._failed: set[int] = set()  # groups of which two places have said that they are not finite
@@ -57,8 +57,8 @@ class Dispatch:
 
     def begin(self, task: Task) -> None:
         """Give a task to the cluster."""
-        self._crew.latest = task.name
-        is_chosen = is_sampled(self._crew.verify, task.seed, self._number, task.group, self._begun[task.group])
+        self._pool.latest = task.name
+        is_chosen = is_sampled(self._pool.verify, task.seed, self._number, task.group, self._begun[task.group])
         self._begun[task.group] += 1
         self._submit(_Job(task, time.monotonic(), needs_two=is_chosen))
 
@@ -68,13 +68,13 @@ class Dispatch:
         better = better or self._better_workers(avoid)
         restrictions = {"workers": better, "allow_other_workers": True} if better else {}
         double_precision = jnp.result_type(float) == jnp.float64
-        task, key = job.task, f"{self._crew.name}-{uuid.uuid4().hex}"
+        task, key = job.task, f"{self._pool.name}-{uuid.uuid4().hex}"
         future = self._client.submit(
             _worker_side.perform,
             *(self._function, task.arguments, self._shared, self._topic, task.group, double_precision),
             key=key,
             pure=False,
-            resources={self._crew.name: 1},
+            resources={self._pool.name: 1},
             **restrictions,
         )
         job.copies[key] = future
@@ -83,7 +83,7 @@ class Dispatch:
 
     def _better_workers(self, avoid: str) -> list[str]:
         """Return whom a task should rather go to; nobody in particular if all are alike."""
-        slots, slow, distrusted = self._crew.slots, self._crew.slow, self._crew.distrusted
+        slots, slow, distrusted = self._pool.slots, self._pool.slow, self._pool.distrusted
         others = [address for address in slots if address != avoid] if avoid or distrusted else []
         if not slow:
             return others
@@ -99,11 +99,11 @@ class Dispatch:
             return
         usual, now = median(self._paces), time.monotonic()
         for job in {id(job): job for job in self.jobs.values()}.values():
-            idle = self._crew.n_workers - len(self.jobs) - len(self._crew.echoes)
+            idle = self._pool.n_workers - len(self.jobs) - len(self._pool.echoes)
             limit = max(_SHORTEST_DELAY, _SLOW * usual * job.task.size)
             if idle > 0 and len(job.copies) == 1 and now - job.began > limit:
                 busy = [address for address, keys in self._client.processing().items() if set(keys) & set(job.copies)]
-                self._crew.slow.update(busy)
+                self._pool.slow.update(busy)
                 self._submit(job, avoid=busy[0] if busy else "")
 
     def collect(self) -> list[Done]:
@@ -124,11 +124,11 @@ class Dispatch:
         if future.status == "error":
             return self._declare_lost(job, future.exception())
         if future.status != "finished":
-            raise self._crew.lost_scheduler()
+            raise self._pool.lost_scheduler()
         try:
             outcome = future.result()
         except OSError as error:  # what goes wrong in the task itself is part of the outcome
-            raise self._crew.lost_scheduler() from error
+            raise self._pool.lost_scheduler() from error
         if outcome.failure is not None:
             return self._try_elsewhere(job, outcome)
         if _digest(outcome) != outcome.digest:
@@ -138,17 +138,17 @@ class Dispatch:
 
     def _judge(self, job: _Job, outcome: Any) -> Done | None:
         """Take in an answer; return the one that counts, or ask again."""
-        crew, task = self._crew, job.task
+        pool, task = self._pool, job.task
         flaw = task.check(outcome.result) if task.check else None
         # Where workers may compute other bits, two of them agree if both are not finite.
-        token = flaw.sentence if flaw and crew.is_statistical else outcome.digest
+        token = flaw.sentence if flaw and pool.is_statistical else outcome.digest
         job.answers.append(Answer(outcome, flaw, token))
-        job.needs_two |= outcome.address in crew.distrusted
+        job.needs_two |= outcome.address in pool.distrusted
         accepted = choose(
             job.answers,
             needs_two=job.needs_two,
             knows_failure=task.group in self._failed,
-            only_one_place=len(crew.slots) < 2,
+            only_one_place=len(pool.slots) < 2,
         )
         if accepted is not None:
             return self._accept(job, accepted)
@@ -163,10 +163,10 @@ class Dispatch:
     def _ask_again(self, job: _Job) -> Done | None:
         """Have a task done where it was not done yet; if answers contradict each other and nobody is left, here."""
         places = [answer.place for answer in job.answers]
-        hosts = {address: self._crew.hosts.get(address, "?") for address in self._crew.slots}
+        hosts = {address: self._pool.hosts.get(address, "?") for address in self._pool.slots}
         is_new = not set(hosts) <= set(places)
         if not is_new and len({answer.token for answer in job.answers}) > 1 and HERE not in places:
-            outcome = self._crew.perform_here(self._function, job.task)
+            outcome = self._pool.perform_here(self._function, job.task)
             if outcome is not None:
                 return self._judge(job, outcome)
         job.began = time.monotonic()  # it is no straggler because it is done again
@@ -179,13 +179,13 @@ class Dispatch:
             self._failed.add(job.task.group)
         wrong = {one.place: one for one in job.answers if one.token != accepted.token}
         for answer in wrong.values():
-            _blame(job.task.name, answer, accepted, is_let_go=self._crew.distrust(answer.place))
+            _blame(job.task.name, answer, accepted, is_let_go=self._pool.distrust(answer.place))
         for key, copy in job.copies.items():  # the first result counts
             self.jobs.pop(key)
-            self._crew.echoes[key] = (copy, outcome.digest)
+            self._pool.echoes[key] = (copy, outcome.digest)
         self._paces.append(outcome.seconds / job.task.size)
         if outcome.seconds <= max(_SHORTEST_DELAY, _SLOW * median(self._paces) * job.task.size):
-            self._crew.slow.discard(outcome.address)
+            self._pool.slow.discard(outcome.address)
         _log(job, outcome)
         return Done(job.task.group, outcome.result, outcome.seconds)
 

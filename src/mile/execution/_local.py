@@ -8,7 +8,7 @@ from mile.execution.base import Identify
 
 
 class AbstractLocalBackend:
-    """A backend that is its own crew: tasks run here, in step with each other, and share what is compiled."""
+    """A backend that is its own pool: tasks run here, in step with each other, and share what is compiled."""
 
     is_local = True
     block_seconds = 1.0  # of all groups together: makes overhead vanish, and can still be watched
@@ -20,7 +20,7 @@ class AbstractLocalBackend:
         return self
 
     @contextlib.contextmanager
-    def crew(self) -> Iterator[Self]:
+    def open_pool(self) -> Iterator[Self]:
         """Give itself."""
         yield self
 

@@ -59,7 +59,7 @@ class Program(Protocol):
 
 
 @runtime_checkable
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Runs tasks, as many at a time as it has workers."""
 
     @property
@@ -112,7 +112,7 @@ class Crew(Protocol):
 
         A task is done by `function(*task.arguments, shared, report)`; it must return when its result is ready, and
         tells `report` the step it has come to. `next_task` gives the next one, or None if there is none until one
-        that is under way is done. With `together`, a crew of one process begins new tasks when all before are done.
+        that is under way is done. With `together`, a pool of one process begins new tasks when all before are done.
         """
         ...
 
@@ -121,6 +121,6 @@ class Crew(Protocol):
 class Backend(Protocol):
     """A place where chains can run."""
 
-    def crew(self) -> AbstractContextManager[Any]:
-        """Return a context that gives a `Crew`."""
+    def open_pool(self) -> AbstractContextManager[Any]:
+        """Return a context that gives a `WorkerPool`."""
         ...

@@ -84,14 +84,14 @@ class DaskBackend:
         return self  # a connection is not copied when an estimator is cloned
 
     @contextlib.contextmanager
-    def crew(self) -> Iterator["DaskCrew"]:
+    def open_pool(self) -> Iterator["DaskWorkerPool"]:
         """Connect to the cluster; what was set up there is taken away in the end."""
         client = self._connect()
-        crew = DaskCrew(self, client)
+        pool = DaskWorkerPool(self, client)
         try:
-            yield crew
+            yield pool
         finally:
-            crew.close()
+            pool.close()
             if client is not self.client and isinstance(self.client, str):
                 client.close(timeout=_CONNECT_SECONDS)
 
@@ -122,7 +122,7 @@ class DaskBackend:
             ) from None
 
 
-class DaskCrew:
+class DaskWorkerPool:
     """The workers of a cluster that compute the same bits; see `DaskBackend`."""
 
     is_local = False
@@ -268,7 +268,7 @@ class DaskCrew:
         *,
         together: bool = False,
     ) -> Iterator[list[Done]]:
-        """Do tasks until there are none; see `Crew.flow`. Groups never wait for each other here."""
+        """Do tasks until there are none; see `WorkerPool.flow`. Groups never wait for each other here."""
         dispatch = Dispatch(self, function, self._share(shared), report, self._n_flows)
         self._n_flows += 1
         try:

@@ -96,7 +96,7 @@ class Devices(AbstractLocalBackend):
         *,
         together: bool = False,
     ) -> Iterator[list[Done]]:
-        """Do tasks one after the other; see `Crew.flow`."""
+        """Do tasks one after the other; see `WorkerPool.flow`."""
         while tasks := list(iter(next_task, None)):
             began = time.perf_counter()
             results = [function(*task.arguments, shared, partial(report, task.group)) for task in tasks]

@@ -72,8 +72,8 @@ class InProcess(AbstractLocalBackend):
         if n_threads == 1 or len(jobs) <= 1:
             with native.sharing_cores(1, n_threads):
                 return [function(job) for job in jobs]
-        with native.sharing_cores(len(jobs), n_threads), ThreadPoolExecutor(min(n_threads, len(jobs))) as pool:
-            return list(pool.map(in_callers_precision(function), jobs))
+        with native.sharing_cores(len(jobs), n_threads), ThreadPoolExecutor(min(n_threads, len(jobs))) as threads:
+            return list(threads.map(in_callers_precision(function), jobs))
 
     def flow(
         self,
@@ -84,7 +84,7 @@ class InProcess(AbstractLocalBackend):
         *,
         together: bool = False,
     ) -> Iterator[list[Done]]:
-        """Do tasks until there are none; see `Crew.flow`."""
+        """Do tasks until there are none; see `WorkerPool.flow`."""
 
         def perform(task: Task) -> Done:
             began = time.perf_counter()
@@ -110,13 +110,13 @@ class InProcess(AbstractLocalBackend):
                     tasks = [task for task in [next_task()] if task is not None]
             return
         perform = in_callers_precision(perform)
-        with native.sharing_cores(len(tasks), n_threads), ThreadPoolExecutor(n_threads) as pool:
-            running: set[Future[Done]] = {pool.submit(perform, task) for task in tasks}
+        with native.sharing_cores(len(tasks), n_threads), ThreadPoolExecutor(n_threads) as threads:
+            running: set[Future[Done]] = {threads.submit(perform, task) for task in tasks}
             while running:
                 ready, running = wait(running, return_when=FIRST_COMPLETED)
                 yield [future.result() for future in ready]
                 while len(running) < n_threads and (task := next_task()) is not None:
-                    running.add(pool.submit(perform, task))
+                    running.add(threads.submit(perform, task))
 
 
 def device_width() -> int:

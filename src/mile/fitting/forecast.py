@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mile._compilation import use_compilation_cache
-from mile._deadline import Watch
+from mile._deadline import Deadline
 from mile.data.dataset import Dataset
 from mile.ensemble.members import train_members
 from mile.ensemble.training import Patience, Training
@@ -23,7 +23,7 @@ from mile.sampling.timing import expected_memory
 _PROBE_EPOCHS = 10  # that are timed
 
 
-class Expected(NamedTuple):
+class Forecast(NamedTuple):
     """What a fit will take."""
 
     training_seconds: float  # at most; early stopping saves some of it
@@ -45,7 +45,7 @@ def forecast_fit(
     training: Training | None = None,
     n_chains: int = 12,
     temperature: float = 1.0,
-) -> Expected:
+) -> Forecast:
     """Say what `fit` with the same arguments would take, after timing a few epochs and steps.
 
     Examples
@@ -59,28 +59,28 @@ def forecast_fit(
     240002
     """
     use_compilation_cache()
-    work = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature)
-    posterior, validation = work.posterior(), pad_rows(dataset.x_valid, dataset.y_valid)
+    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature)
+    posterior, validation = job.posterior(), pad_rows(dataset.x_valid, dataset.y_valid)
     backend = InProcess()
     n_timed = min(n_chains, backend.n_workers * backend.width)
     n_rounds = -(-n_chains // n_timed)
-    probe = replace(work.training, max_epochs=_PROBE_EPOCHS, stopping=Patience(epochs=_PROBE_EPOCHS + 1))
+    probe = replace(job.training, max_epochs=_PROBE_EPOCHS, stopping=Patience(epochs=_PROBE_EPOCHS + 1))
     for _ in range(2):  # the first time also compiles
         began = time.perf_counter()
         members = train_members(posterior, validation, probe, range(n_timed), seed=0)
         epoch_seconds = (time.perf_counter() - began) / _PROBE_EPOCHS
     sampling_seconds = 0.0
-    if work.sampler.gradient_evaluations():
+    if job.sampler.gradient_evaluations():
         positions = np.resize(members.positions, (n_chains, network.dimension))
         target = posterior.tempered(temperature)
-        sampling_seconds = time_step(work.sampler, target, positions, seed=0, watch=Watch()).seconds_left(0, 0)
+        sampling_seconds = time_step(job.sampler, target, positions, seed=0, deadline=Deadline()).seconds_left(0, 0)
     n_bytes = sum(array.nbytes for array in dataset.arrays().values())
-    return Expected(
-        training_seconds=n_rounds * work.training.max_epochs * epoch_seconds,
+    return Forecast(
+        training_seconds=n_rounds * job.training.max_epochs * epoch_seconds,
         sampling_seconds=sampling_seconds,
         memory_bytes=expected_memory(0) or 0,
-        draw_bytes=work.draw_bytes,
-        disk_bytes=work.draw_bytes + n_bytes,
-        gradient_evaluations=n_chains * work.sampler.gradient_evaluations(),
+        draw_bytes=job.draw_bytes,
+        disk_bytes=job.draw_bytes + n_bytes,
+        gradient_evaluations=n_chains * job.sampler.gradient_evaluations(),
         n_weights=network.dimension,
     )

@@ -13,21 +13,20 @@ import numpy as np
 from mile import native
 from mile._checks import check_count, check_number
 from mile._compilation import use_compilation_cache
-from mile._deadline import Watch
+from mile._deadline import Deadline
 from mile._errors import FitWarning, Status
 from mile._progress import Progress, Silent, duration
 from mile.configuration import describe
 from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, train_members
 from mile.ensemble.training import Training
-from mile.execution import Backend, Crew, InProcess, choose_backend
+from mile.execution import Backend, InProcess, WorkerPool, choose_backend
 from mile.fitting.monitoring import RunningScore, warn_of_remarks
-from mile.fitting.replacement import Attempt, report_failures
+from mile.fitting.replacement import SampledEnsemble, report_failures
 from mile.fitting.result import Fit
 from mile.fitting.tensors import prediction_tensors
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
-from mile.posterior import Posterior, pad_rows
-from mile.posterior import Rows as PaddedRows
+from mile.posterior import PaddedRows, Posterior, pad_rows
 from mile.priors import Normal, Prior
 from mile.samplers import MINIBATCHES, Auto, Mile, Sampler, with_plan
 from mile.sampling.chains import describe_failures, run_chains, saved_when_stopped, seed_for, time_step
@@ -128,33 +127,33 @@ def fit(
     if time_limit is not None:
         time_limit = check_number("time_limit", time_limit, positive=True)
     seed = seed_for(run_dir, random_state)
-    work = plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature)
+    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature)
     use_compilation_cache()
-    watch, watched, progress = Watch(time_limit), progress is not None, progress or Silent()
+    deadline, watched, progress = Deadline(time_limit), progress is not None, progress or Silent()
     folder = None if run_dir is None else Path(run_dir)
     known = None
     if folder is None:
-        check_memory(work.draw_bytes)
+        check_memory(job.draw_bytes)
     elif has_run(folder):
         known = read_manifest(folder).fingerprint
     else:
-        check_space(folder, work.draw_bytes)
-    with choose_backend(backend).crew() as crew:
-        kind = crew.agree(partial(identify, network, likelihood), known)
-        with _opened(folder, work, work.manifest(kind, origin), watch, store_data=store_data, force=force) as run:
-            return work.do(run, watch, progress, crew, watched=watched)
+        check_space(folder, job.draw_bytes)
+    with choose_backend(backend).open_pool() as pool:
+        kind = pool.agree(partial(identify, network, likelihood), known)
+        with _opened(folder, job, job.manifest(kind, origin), deadline, store_data=store_data, force=force) as run:
+            return job.run(run, deadline, progress, pool, watched=watched)
 
 
 @contextmanager
 def _opened(
-    folder: Path | None, work: "Work", manifest: Manifest, watch: Watch, *, store_data: bool, force: bool
+    folder: Path | None, job: "Job", manifest: Manifest, deadline: Deadline, *, store_data: bool, force: bool
 ) -> Iterator[Run | Unsaved]:
     """Give the run in a folder, begun or gone on with; without a folder one that leaves nothing behind."""
     if folder is None:
         yield Unsaved()
         return
-    dataset = work.dataset
-    files = {SCALES: prediction_tensors(work.network, dataset.encoder, work.response)}
+    dataset = job.dataset
+    files = {SCALES: prediction_tensors(job.network, dataset.encoder, job.response)}
     files |= {DATA: dataset.arrays()} if store_data else {}
     advice = (
         f"Go on with mile.resume({str(folder)!r}), or fit again with the same arguments; "
@@ -162,7 +161,7 @@ def _opened(
     )
     with (
         open_run(folder, manifest, files, force=force) as run,
-        saved_when_stopped(folder, watch, advice=advice),
+        saved_when_stopped(folder, deadline, advice=advice),
     ):
         yield run
 
@@ -177,7 +176,7 @@ def plan(
     n_chains: int,
     seed: int,
     temperature: float = 1.0,
-) -> "Work":
+) -> "Job":
     """Check that the parts fit together and fill in the defaults."""
     check_count("n_chains", n_chains)
     if network.n_outputs != likelihood.n_outputs:
@@ -191,7 +190,7 @@ def plan(
     training, prior = training or Training(), prior or Normal()
     temperature = check_number("temperature", temperature, positive=True)
     prior.bind(network).tempered(temperature)  # must be possible
-    return Work(
+    return Job(
         dataset=dataset,
         network=network,
         likelihood=likelihood,
@@ -215,7 +214,7 @@ def identify(network: Any, likelihood: AbstractLikelihood) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Work:
+class Job:
     """All that decides the bits of a fit, and how it is done."""
 
     dataset: Dataset
@@ -235,7 +234,7 @@ class Work:
         return 4 * self.n_chains * self.sampler.n_draws * (self.network.dimension + 2)
 
     def manifest(self, kind: dict[str, Any], origin: dict[str, Any] | None) -> Manifest:
-        """Describe this work to a run; `kind` is the fingerprint of what computes."""
+        """Describe this job to a run; `kind` is the fingerprint of what computes."""
         parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains", "temperature")
         configuration = {name: describe(getattr(self, name)) for name in parts}
         labels = self.response.labels
@@ -249,7 +248,7 @@ class Work:
         )
 
     def posterior(self) -> Posterior:
-        """Return the posterior; the chains sample it at the temperature of this work."""
+        """Return the posterior; the chains sample it at the temperature of this job."""
         return Posterior(
             rows=_padded(self.dataset.train),
             network=self.network,
@@ -257,30 +256,38 @@ class Work:
             prior=self.prior.bind(self.network),
         )
 
-    def do(self, run: Run | Unsaved, watch: Watch, progress: Progress, crew: Crew, *, watched: bool) -> Fit:
+    def run(
+        self, run: Run | Unsaved, deadline: Deadline, progress: Progress, pool: WorkerPool, *, watched: bool
+    ) -> Fit:
         """Train the ensemble, set the budgets, run the chains, replace those that failed."""
         dataset, posterior = self.dataset, self.posterior()
         target = posterior.tempered(self.temperature)
         validation = _padded(dataset.valid)
-        options: dict[str, Any] = {"seed": self.seed, "backend": crew, "run": run, "watch": watch, "progress": progress}
+        options: dict[str, Any] = {
+            "seed": self.seed,
+            "backend": pool,
+            "run": run,
+            "deadline": deadline,
+            "progress": progress,
+        }
 
-        def attempt(chain_ids: range) -> Attempt:
+        def sample_ensemble(chain_ids: range) -> SampledEnsemble:
             members = train_members(posterior, validation, self.training, chain_ids, **options)
-            sampler = self._within_time(target, members, run, watch, crew)
+            sampler = self._within_time(target, members, run, deadline, pool)
             good = np.array([code == Status.OK for code in members.status])
             scored = watched and len(dataset.y_valid) > 0
             monitor = (
                 RunningScore(self.network, self.likelihood, dataset.valid, self.response, good) if scored else None
             )
             chains = run_chains(sampler, target, members.positions, chain_ids=chain_ids, monitor=monitor, **options)
-            return Attempt(np.asarray(chain_ids), members, chains, sampler)
+            return SampledEnsemble(np.asarray(chain_ids), members, chains, sampler)
 
-        result = attempt(range(self.n_chains))
-        self._report_cuts(result, watch)
+        result = sample_ensemble(range(self.n_chains))
+        self._report_cuts(result, deadline)
         status = dict(zip(result.chain_ids.tolist(), result.status, strict=True))
         failed = np.flatnonzero(~result.ok)
-        if failed.size and not (watch.passed() and result.ok.any()):
-            reserve = attempt(range(self.n_chains, self.n_chains + failed.size))
+        if failed.size and not (deadline.passed() and result.ok.any()):
+            reserve = sample_ensemble(range(self.n_chains, self.n_chains + failed.size))
             status |= dict(zip(reserve.chain_ids.tolist(), reserve.status, strict=True))
             reasons = describe_failures(result.status, result.chain_ids)
             result = result.replace(failed, reserve)
@@ -305,24 +312,24 @@ class Work:
         )
 
     def _within_time(
-        self, target: Posterior, members: Members, run: Run | Unsaved, watch: Watch, crew: Crew
+        self, target: Posterior, members: Members, run: Run | Unsaved, deadline: Deadline, pool: WorkerPool
     ) -> Sampler:
         """Return the sampler with budgets that fit the time limit; once they are planned they stay."""
         plan = run.plan
-        if plan is None and watch.time_limit is not None and self.sampler.gradient_evaluations():
-            plan = self._planned(target, members.positions, watch, watch.time_limit, crew)
+        if plan is None and deadline.time_limit is not None and self.sampler.gradient_evaluations():
+            plan = self._planned(target, members.positions, deadline, deadline.time_limit, pool)
             run.set_plan(plan)
         return with_plan(self.sampler, plan)
 
     def _planned(
-        self, target: Posterior, positions: np.ndarray, watch: Watch, time_limit: float, crew: Crew
+        self, target: Posterior, positions: np.ndarray, deadline: Deadline, time_limit: float, pool: WorkerPool
     ) -> dict[str, int]:
         """Time the first steps and return what the time limit asks for: smaller budgets, or mini-batches."""
-        timed = partial(time_step, target=target, positions=positions, seed=self.seed, watch=watch, backend=crew)
+        timed = partial(time_step, target=target, positions=positions, seed=self.seed, deadline=deadline, backend=pool)
         sampler, choice = with_plan(self.sampler, None), {}
         forecast = timed(sampler)
         needed = forecast.seconds_left(0, 0)
-        if isinstance(self.sampler, Auto) and needed > time_limit - watch.elapsed:
+        if isinstance(self.sampler, Auto) and needed > time_limit - deadline.elapsed:
             choice = {MINIBATCHES: 1}
             warnings.warn(
                 f"Sampling on all rows would take about {duration(needed)}, more than the time limit of "
@@ -332,9 +339,9 @@ class Work:
             )
             sampler = with_plan(self.sampler, choice)
             forecast = timed(sampler)
-        return choice | (plan_budgets(sampler, forecast, time_limit - watch.elapsed) or {})
+        return choice | (plan_budgets(sampler, forecast, time_limit - deadline.elapsed) or {})
 
-    def _report_cuts(self, result: Attempt, watch: Watch) -> None:
+    def _report_cuts(self, result: SampledEnsemble, deadline: Deadline) -> None:
         used, n_draws = result.sampler, result.chains.logdensity.shape[1]
         chose_minibatches = isinstance(self.sampler, Auto) and used.name != self.sampler.full.name
         wanted = with_plan(self.sampler, {MINIBATCHES: 1} if chose_minibatches else None)
@@ -343,10 +350,10 @@ class Work:
             for name in ("warmup_steps", "sampling_steps")
             if getattr(used, name, 0) != getattr(wanted, name, 0)
         ]
-        if watch.time_limit is not None and n_draws != wanted.n_draws:
+        if deadline.time_limit is not None and n_draws != wanted.n_draws:
             cuts.append(f"draws of each chain {n_draws:,} instead of {wanted.n_draws:,}")
         if cuts:
-            limit = "" if watch.time_limit is None else f" of {watch.time_limit:g} s"
+            limit = "" if deadline.time_limit is None else f" of {deadline.time_limit:g} s"
             warnings.warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.", FitWarning, stacklevel=4)
 
 

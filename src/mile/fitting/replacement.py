@@ -14,7 +14,7 @@ from mile.storage import StoredDraws
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
+class SampledEnsemble:
     """One ensemble and its chains."""
 
     chain_ids: np.ndarray
@@ -33,7 +33,7 @@ class Attempt:
         """Which chains are good."""
         return np.array([code == Status.OK for code in self.status])
 
-    def replace(self, slots: np.ndarray, reserve: "Attempt") -> "Attempt":
+    def replace(self, slots: np.ndarray, reserve: "SampledEnsemble") -> "SampledEnsemble":
         """Put the reserve's chains in the given slots; the arrays are this attempt's own and are changed."""
 
         def put(ours: Any, theirs: Any) -> Any:
@@ -50,7 +50,7 @@ class Attempt:
                 return tuple(put(np.array(ours, object), np.array(theirs, object)))
             return ours
 
-        return Attempt(
+        return SampledEnsemble(
             put(self.chain_ids, reserve.chain_ids),
             put(self.members, reserve.members),
             put(self.chains, reserve.chains),
@@ -58,7 +58,7 @@ class Attempt:
         )
 
 
-def report_failures(result: Attempt, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
+def report_failures(result: SampledEnsemble, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
     """Say which chains were replaced; raise if none is left."""
     if not replaced:
         warnings.warn(

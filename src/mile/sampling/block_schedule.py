@@ -1,13 +1,13 @@
 """Which block each group of chains runs next, and how long it is; no choice made here changes the draws."""
 
-from mile.execution import Crew
+from mile.execution import WorkerPool
 from mile.samplers.base import spacing
 from mile.sampling.programs import Block
 
 _FIRST_STEPS = 8
 
 
-class Itinerary:
+class BlockSchedule:
     """Hands out the blocks of one phase, one block of a group at a time; the group furthest behind goes first.
 
     Parameters
@@ -16,7 +16,7 @@ class Itinerary:
         Of the phase.
     steps
         That each group has made; updated here.
-    crew
+    pool
         Who makes the blocks, and how long they should last.
     block_steps
         A fixed length; None starts with short blocks that grow until they last long enough.
@@ -29,7 +29,7 @@ class Itinerary:
         n_steps: int,
         n_records: int,
         steps: list[int],
-        crew: Crew,
+        pool: WorkerPool,
         block_steps: int | None,
         most_records: int,
     ) -> None:
@@ -37,7 +37,7 @@ class Itinerary:
         self.n_steps = n_steps
         self._thinning = spacing(n_steps, n_records)
         self._first = n_steps - self._thinning * n_records  # the steps before it are not recorded
-        self._crew = crew
+        self._pool = pool
         self._most_records = most_records
         self._fixed = block_steps is not None
         self._length = block_steps or _FIRST_STEPS
@@ -53,7 +53,7 @@ class Itinerary:
         group = min(idle, key=self.steps.__getitem__)
         n_left = sum(self.n_steps - self.steps[other] for other in waiting)
         start = self.steps[group]
-        length = self._length if self._fixed else self._crew.bounded(self._length, n_left)
+        length = self._length if self._fixed else self._pool.bounded(self._length, n_left)
         stop = min(start + max(1, length), self.n_steps)
         block = Block(start, stop, self._first, self._thinning)
         block = block._replace(stop=min(stop, self._first + (block.base + self._most_records) * self._thinning))
@@ -76,11 +76,11 @@ class Itinerary:
 
     def learn(self, n_steps: int, seconds: float) -> None:
         """Let blocks grow or shrink toward their wanted duration."""
-        target = self._crew.block_seconds
+        target = self._pool.block_seconds
         if self._fixed:
             return
         if seconds < 0.5 * target:
-            factor = int(min(self._crew.growth, target / max(seconds, 1e-9)))
+            factor = int(min(self._pool.growth, target / max(seconds, 1e-9)))
             self._length = max(self._length, n_steps * factor)
         elif seconds > 2.0 * target:
             self._length = max(1, n_steps // 2)

@@ -56,7 +56,7 @@ class DrawStore(Protocol):
 
 
 @dataclass
-class Whereabouts:
+class ChainState:
     """Phase, steps and carries of all chains, and the results of earlier phases. A group of chains moves together."""
 
     sampler: Sampler

@@ -16,17 +16,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
-from mile._deadline import Stopped, Watch, heed_signals
+from mile._deadline import Deadline, Stopped, stop_on_signals
 from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, Status
 from mile._progress import Progress, Silent, logger, show_progress
 from mile._random import RandomState, draw_seed
 from mile._types import Target
 from mile.configuration import describe
-from mile.execution import Backend, Crew, InProcess, Program, choose_backend
+from mile.execution import Backend, InProcess, Program, WorkerPool, choose_backend
 from mile.posterior import FunctionTarget
 from mile.samplers import Sampler, Tuned, configure
-from mile.sampling.chain_state import DrawStore, Whereabouts
-from mile.sampling.loop import Journey, Loop, Monitor
+from mile.sampling.chain_state import ChainState, DrawStore
+from mile.sampling.loop import LoopContext, Monitor, SamplingLoop
 from mile.sampling.timing import Forecaster, check_memory, expected_memory
 from mile.storage import (
     Manifest,
@@ -171,13 +171,13 @@ def sample(
             "choose another sampler, or use mile.fit."
         )
     use_compilation_cache()
-    target, watch = FunctionTarget(logdensity), Watch()
+    target, deadline = FunctionTarget(logdensity), Deadline()
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
     folder = None if run_dir is None else Path(run_dir)
     known = read_manifest(folder).fingerprint if folder is not None and has_run(folder) else None
-    with show_progress(verbose > 0) as progress, choose_backend(backend).crew() as crew:
-        kind = crew.agree(partial(_identify, positions.dtype.name), known)
-        run_all = partial(run_chains, configured, target, positions, progress=progress, watch=watch, backend=crew)
+    with show_progress(verbose > 0) as progress, choose_backend(backend).open_pool() as pool:
+        kind = pool.agree(partial(_identify, positions.dtype.name), known)
+        run_all = partial(run_chains, configured, target, positions, progress=progress, deadline=deadline, backend=pool)
         if folder is None:
             check_memory(draw_bytes)
             chains = run_all(seed=draw_seed(random_state))
@@ -186,7 +186,10 @@ def sample(
             if known is None:
                 check_space(folder, draw_bytes)
             manifest = _manifest(logdensity, positions, configured, seed, kind)
-            with open_run(folder, manifest, {}, force=force) as run, saved_when_stopped(folder, watch, advice=_ADVICE):
+            with (
+                open_run(folder, manifest, {}, force=force) as run,
+                saved_when_stopped(folder, deadline, advice=_ADVICE),
+            ):
                 chains = run_all(seed=seed, run=run)
                 run.finish(dict(enumerate(chains.status)))
     failed = describe_failures(chains.status, range(len(chains.status)))
@@ -234,7 +237,7 @@ def seed_for(run_dir: str | Path | None, random_state: RandomState) -> int:
 
 
 @contextmanager
-def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[None]:
+def saved_when_stopped(folder: Path, deadline: Deadline, *, advice: str) -> Iterator[None]:
     """Let a signal stop a run after it has saved itself, and say how to resume it.
 
     Raises
@@ -246,15 +249,15 @@ def saved_when_stopped(folder: Path, watch: Watch, *, advice: str) -> Iterator[N
     SystemExit
         After SIGTERM, with the code that shells give it.
     """
-    with heed_signals(watch):
+    with stop_on_signals(deadline):
         try:
             yield
-            if watch.stopping:  # it came when nothing was left to stop; it must not be lost
+            if deadline.stopping:  # it came when nothing was left to stop; it must not be lost
                 raise Stopped
         except Stopped:
             sentence = f"The run in {folder} was stopped and is saved. {advice}"
             logger.warning(sentence)
-            if watch.signal == signal.SIGTERM:
+            if deadline.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
             raise Interrupted(sentence) from None
         except ClusterError as error:
@@ -267,16 +270,16 @@ def time_step(
     positions: np.ndarray,
     *,
     seed: int,
-    watch: Watch,
-    backend: Crew | None = None,
+    deadline: Deadline,
+    backend: WorkerPool | None = None,
 ) -> Forecaster:
     """Time the sampler's first steps from each position and throw them away; the programs stay compiled."""
-    forecast = Forecaster(sampler, len(positions), watch)
+    forecast = Forecaster(sampler, len(positions), deadline)
     ids = np.arange(len(positions), dtype=np.uint32)
-    loop = Loop(backend or InProcess(), Silent(), None, Unsaved(), watch)
+    context = LoopContext(backend or InProcess(), Silent(), None, Unsaved(), deadline)
     nothing = Unsaved().draws(ids.tolist(), 0, positions.shape[1], positions.dtype)
-    at = _start(sampler, target, loop.backend.program, positions, seed, ids, nothing)
-    Journey(at, loop).rehearse(forecast)
+    state = _start(sampler, target, context.backend.program, positions, seed, ids, nothing)
+    SamplingLoop(state, context).rehearse(forecast)
     return forecast
 
 
@@ -287,11 +290,11 @@ def run_chains(
     *,
     seed: int,
     chain_ids: Sequence[int] | None = None,
-    backend: Crew | None = None,
+    backend: WorkerPool | None = None,
     progress: Progress | None = None,
     block_steps: int | None = None,
     run: Run | Unsaved | None = None,
-    watch: Watch | None = None,
+    deadline: Deadline | None = None,
     monitor: Monitor | None = None,
 ) -> Chains:
     """Run a sampler's phases from each position.
@@ -299,35 +302,37 @@ def run_chains(
     `chain_ids` name the random streams (default 0..K-1). Neither the other chains, nor the backend's
     threads, nor `block_steps` (default: about a second's worth), nor having been stopped and resumed (`run`)
     changes a bit of a chain's draws. A chain that fails runs on to the end, because the budget is fixed; its status
-    says what happened first. When `watch` says that time is over, the last phase ends with the draws it has. `monitor`
-    is shown the newest draw of each chain between blocks of the last phase; progress notes what it says.
+    says what happened first. When `deadline` says that time is over, the last phase ends with the draws it has.
+    `monitor` is shown the newest draw of each chain between blocks of the last phase; progress notes what it says.
 
     Raises
     ------
     Stopped
-        If `watch` was asked to stop; everything is saved then.
+        If `deadline` was asked to stop; everything is saved then.
     """
     positions = np.asarray(positions)  # indexing a JAX array would compile
     ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
-    loop = Loop(backend or InProcess(), progress or Silent(), block_steps, run or Unsaved(), watch or Watch(), monitor)
-    draws = loop.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
-    at = _start(sampler, target, loop.backend.program, positions, seed, ids, draws)
-    at.restore(loop.run)
-    journey = Journey(at, loop)
-    forecast = Forecaster(sampler, len(positions), loop.watch, _sizes(draws))
-    while not at.finished:
-        journey.run_phase(forecast)
+    context = LoopContext(
+        backend or InProcess(), progress or Silent(), block_steps, run or Unsaved(), deadline or Deadline(), monitor
+    )
+    draws = context.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
+    state = _start(sampler, target, context.backend.program, positions, seed, ids, draws)
+    state.restore(context.run)
+    sampling_loop = SamplingLoop(state, context)
+    forecast = Forecaster(sampler, len(positions), context.deadline, _sizes(draws))
+    while not state.finished:
+        sampling_loop.run_phase(forecast)
     recorded, logdensity, energy_change = draws.result()
-    last = at.info[sampler.phases[-1].name]
+    last = state.info[sampler.phases[-1].name]
     return Chains(
         draws=recorded,
         logdensity=logdensity,
         energy_change=energy_change,
-        status=tuple(Status(code) for code in at.status),
+        status=tuple(Status(code) for code in state.status),
         tuned=Tuned(last["step_size"], last["L"], last.get("inverse_mass")),
-        info=at.info,
-        history=at.history,
-        gradient_evaluations=count_gradients(sampler, at.info, len(positions)),
+        info=state.info,
+        history=state.history,
+        gradient_evaluations=count_gradients(sampler, state.info, len(positions)),
         seed=seed,
     )
 
@@ -340,11 +345,11 @@ def _start(
     seed: int,
     ids: np.ndarray,
     draws: DrawStore,
-) -> Whereabouts:
+) -> ChainState:
     """Return chains that have not made a step, in groups as wide as the backend's programs."""
     groups = program.groups(range(len(positions)))
     carries = [positions[group] for group in groups]
-    return Whereabouts(sampler, target, program, seed, ids, groups, draws, carries)
+    return ChainState(sampler, target, program, seed, ids, groups, draws, carries)
 
 
 def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_chains: int) -> np.ndarray:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mile._deadline import Watch
+from mile._deadline import Deadline
 from mile._errors import ResourceError
 from mile._progress import Progress, duration
 from mile.samplers import Sampler
@@ -24,9 +24,9 @@ class Forecaster:
     for each later phase that needs a program of its own.
     """
 
-    def __init__(self, sampler: Sampler, n_chains: int, watch: Watch, sizes: str = "") -> None:
+    def __init__(self, sampler: Sampler, n_chains: int, deadline: Deadline, sizes: str = "") -> None:
         self._phases = sampler.phases
-        self._watch = watch
+        self._deadline = deadline
         self._work = (
             f"{n_chains} chains of {sum(phase.n_steps for phase in self._phases):,} steps, "
             f"{sampler.gradient_evaluations() * n_chains:,} gradient evaluations{sizes}"
@@ -49,7 +49,7 @@ class Forecaster:
         self.compile_seconds = max(0.0, self._first_seconds - self._first_steps * self.seconds_per_step)
         left = self.seconds_left(index, stop)
         if progress and left >= _WORTH_SAYING:
-            total = duration(self._watch.elapsed + left)
+            total = duration(self._deadline.elapsed + left)
             progress.say(f"Sampling: about {duration(left)} to go, {total} in all ({self._work}).")
 
     def seconds_left(self, index: int, stop: int) -> float:

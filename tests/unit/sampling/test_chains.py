@@ -29,7 +29,7 @@ BUDGET = {"warmup_steps": 300, "sampling_steps": 403, "n_draws": 200, "step_size
 NORMAL = StandardNormal()
 DIMENSION = 5
 SEED = 4
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 def starts(n_chains, dimension=DIMENSION):

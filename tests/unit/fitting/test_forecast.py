@@ -9,7 +9,7 @@ from targets import small_dataset
 
 import mile
 from mile import MLP, DeepEnsemble, FitWarning, Gaussian, Mile, ResourceError
-from mile._deadline import Watch
+from mile._deadline import Deadline
 from mile._progress import duration
 from mile.ensemble.training import Training
 from mile.fitting import job as fitting
@@ -40,7 +40,7 @@ class Listener:
 
 def timed(seconds_per_step=0.01, compile_seconds=2.0, sampler=SAMPLER):
     """Return a forecaster that has seen two blocks of phase I."""
-    made, listener = Forecaster(sampler, 3, Watch()), Listener()
+    made, listener = Forecaster(sampler, 3, Deadline()), Listener()
     made.note(0, 10, 10, 10 * seconds_per_step + compile_seconds, listener)
     made.note(0, 110, 100, 100 * seconds_per_step, listener)
     return made, listener
@@ -69,7 +69,7 @@ class TestForecaster:
         assert listener.said == []
 
     def test_does_not_take_compiling_for_stepping_in_a_later_phase(self):
-        made, listener = Forecaster(SAMPLER, 3, Watch()), Listener()
+        made, listener = Forecaster(SAMPLER, 3, Deadline()), Listener()
         made.note(0, 800, 800, 0.4, listener)  # the whole of phase I in one block
         made.note(1, 100, 100, 3.0, listener)
         assert made.seconds_per_step is None

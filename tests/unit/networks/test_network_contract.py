@@ -16,7 +16,7 @@ from mile.networks.base import AbstractNetwork
 from mile.posterior import Posterior, pad_rows
 from mile.priors import Normal
 
-SOURCE = Path(__file__).parents[2] / "src" / "mile"
+SOURCE = Path(__file__).parents[3] / "src" / "mile"
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def test_learning_from_a_word_of_a_megabyte_is_quick():
 
 def test_the_same_texts_give_the_same_tokens_on_any_number_of_threads(tokenizer):
     script = (
-        "import hashlib, sys; from test_text import some_texts; from mile.features.tokens import Tokenizer\n"
+        "import hashlib, sys; from test_tokens import some_texts; from mile.features.tokens import Tokenizer\n"
         "learned = Tokenizer.train(some_texts(400), 500)\n"
         "print(hashlib.sha256(learned.to_bytes() + learned.encode(some_texts(99, 3), 25).tobytes()).hexdigest())"
     )

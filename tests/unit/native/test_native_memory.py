@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built"),
     pytest.mark.skipif(sys.platform != "linux", reason="the limit on a process's memory is that of Linux"),
 ]
-PROGRAM = Path(__file__).parents[1] / "scarce_memory.py"
+PROGRAM = Path(__file__).parents[2] / "scarce_memory.py"
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from mile import Categorical, Gaussian, native
 from mile.native import _library
 from mile.native._library import library
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import Rows, _plain, log_likelihood, pad_rows
+from mile.posterior import PaddedRows, _plain, log_likelihood, pad_rows
 from mile.samplers import _mclmc
 
 needs_kernel = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")
@@ -58,7 +58,7 @@ def by_xla(network, likelihood, position, rows):
 
 
 def replaced(rows, **fields):
-    return Rows(**{name: getattr(rows, name) for name in ("x", "y", "weight", "count")} | fields)
+    return PaddedRows(**{name: getattr(rows, name) for name in ("x", "y", "weight", "count")} | fields)
 
 
 def run_python(script, **environment):
@@ -351,7 +351,7 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from mile import MLP, Gaussian, Normal
-from mile.posterior import Posterior, Rows, log_likelihood, pad_rows
+from mile.posterior import Posterior, PaddedRows, log_likelihood, pad_rows
 from mile.samplers import _mclmc
 
 rng = np.random.default_rng(0)
@@ -384,9 +384,9 @@ def part(rows, position):
     position = jax.lax.pcast(position, "devices", to="varying")
     return jax.lax.psum(data_term(rows, position), "devices")
 
-# Rows on two devices, padding on the second: by hand, and left to XLA.
+# PaddedRows on two devices, padding on the second: by hand, and left to XLA.
 whole_term = jax.jit(data_term)(rows, positions[0])
-specs = Rows(x=P(None, "devices"), y=P("devices"), weight=P("devices"), count=P())
+specs = PaddedRows(x=P(None, "devices"), y=P("devices"), weight=P("devices"), count=P())
 summed = jax.shard_map(part, mesh=mesh, in_specs=(specs, P()), out_specs=P())
 same(jax.jit(summed)(rows, positions[0]), whole_term, 1e-4)
 spread = jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), rows, specs)
