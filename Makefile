@@ -23,10 +23,10 @@ SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mi
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-browser bench paper paper-full lint format lock clean
+.PHONY: help demo test test-slow test-browser coverage mutants bench paper paper-full lint format lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RUNTIME) ## fit a data set that ships with scikit-learn, print the scores and write a report
 	@$(VENV)/bin/mile demo
@@ -37,6 +37,12 @@ test: $(TEST) ## run the fast tests
 
 test-slow: $(TEST) ## run the slow statistical tests (up to two hours)
 	@$(VENV)/bin/python -m pytest -m slow -n $(JOBS) --dist load --timeout 3600
+
+coverage: $(DEV) ## run the fast tests and print which lines of the package they miss; fails below 93 %
+	@$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report=term:skip-covered
+
+mutants: $(TEST) ## make forty small mistakes, one at a time, and see whether the tests notice
+	@$(VENV)/bin/python tests/mutation/run.py --jobs $(JOBS)
 
 # Chromium is Debian's package, so it needs a system that has it and the right to install.
 test-browser: $(BROWSER) ## open reports in headless Chromium (installed by apt-get if it is missing)

@@ -1,4 +1,4 @@
-"""One compilation cache per test process, and a count of what is compiled."""
+"""One compilation cache per test process, a count of what is compiled, and what the tests take of the processor."""
 
 import gc
 import os
@@ -11,17 +11,70 @@ import pytest
 # Each compiled program takes a few of the regions of memory that Linux grants a process, 65,530 by default, and LLVM
 # crashes when there are none left.
 _MOST_REGIONS = 20_000
+# A third of the processor time for compiling; the programs are slower, which few tests feel.
+_QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+_FOLDER = "MILE_TESTS_FOLDER"  # variable that hands the folder of compiled programs to the processes of xdist
+_COSTS = pytest.StashKey[dict[str, float]]()  # of each test, in seconds
+_OF_WORKERS = pytest.StashKey[list[float]]()  # processor time of each process of xdist
+
+
+def pytest_addoption(parser):
+    parser.addoption("--costly", type=int, default=0, metavar="N", help="list the N tests that took the most processor")
+
+
+def processor_seconds():
+    """Return user and system time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Note what a test takes, fixtures included; of a shared fixture the first test that asks for it."""
+    before = processor_seconds()
+    result = yield
+    item.config.stash[_COSTS][item.nodeid] = processor_seconds() - before
+    return result
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a process of xdist: hand over to the one that prints
+        session.config.workeroutput["costs"] = session.config.stash[_COSTS]
+        session.config.workeroutput["processor_seconds"] = processor_seconds()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[_COSTS] |= node.workeroutput.get("costs", {}) if hasattr(node, "workeroutput") else {}
+    node.config.stash[_OF_WORKERS].append(getattr(node, "workeroutput", {}).get("processor_seconds", 0.0))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    own = 0.0 if config.stash[_OF_WORKERS] else processor_seconds()
+    total = own + sum(config.stash[_OF_WORKERS])
+    terminalreporter.write_line(f"processor time: {total / 60:.1f} minutes")
+    for name, seconds in sorted(config.stash[_COSTS].items(), key=lambda pair: -pair[1])[: config.option.costly]:
+        terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
 
 
 def pytest_configure(config):
-    # A new folder for each process and run, so that no run sees another's programs. Processes that tests start keep
-    # theirs there too, in a folder of their own: JAX's cache is safe for several writers only with a limit on its size.
-    temporary = tempfile.TemporaryDirectory(prefix="mile-tests-", ignore_cleanup_errors=True)
-    config.add_cleanup(temporary.cleanup)
-    os.environ["XDG_CACHE_HOME"] = temporary.name
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", os.path.join(temporary.name, "tests"))
+    # Tests compile thousands of programs and run most of them for milliseconds; the slow ones and what users run are
+    # compiled as JAX does it. Processes that tests start inherit the variable.
+    if "not slow" in config.option.markexpr and _QUICK_COMPILATION not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_QUICK_COMPILATION}".strip()
+    config.stash[_COSTS], config.stash[_OF_WORKERS] = {}, []
+    # A new folder for each run, so that no run sees another's programs; the processes of xdist inherit it. Processes that
+    # tests start keep theirs apart, because a killed one may leave half an entry. The limit on the size makes JAX take a
+    # lock for each access: its cache is safe for several writers only then.
+    if _FOLDER not in os.environ:
+        temporary = tempfile.TemporaryDirectory(prefix="mile-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(temporary.cleanup)
+        config.add_cleanup(lambda: os.environ.pop(_FOLDER))
+        os.environ[_FOLDER] = temporary.name
+    os.environ["XDG_CACHE_HOME"] = os.path.join(os.environ[_FOLDER], "children")
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", os.path.join(os.environ[_FOLDER], "tests"))
+    jax.config.update("jax_compilation_cache_max_size", 4 << 30)
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
