@@ -62,9 +62,9 @@ def pytest_configure(config):
     if "not slow" in config.option.markexpr and _QUICK_COMPILATION not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_QUICK_COMPILATION}".strip()
     config.stash[_COSTS], config.stash[_OF_WORKERS] = {}, []
-    # A new folder for each run, so that no run sees another's programs; the processes of xdist inherit it. Processes that
-    # tests start keep theirs apart, because a killed one may leave half an entry. The limit on the size makes JAX take a
-    # lock for each access: its cache is safe for several writers only then.
+    # A new folder for each run, so that no run sees another's programs; the processes of xdist inherit it. Processes
+    # that tests start keep theirs apart, because a killed one may leave half an entry. The limit on the size makes JAX
+    # take a lock for each access: its cache is safe for several writers only then.
     if _FOLDER not in os.environ:
         temporary = tempfile.TemporaryDirectory(prefix="mile-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(temporary.cleanup)
