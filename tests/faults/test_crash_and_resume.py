@@ -306,7 +306,8 @@ class TestSameFiles:
 
     def test_with_four_devices(self, tmp_path, expected):
         code = "import jax, pathlib; assert len(jax.devices()) == 4; runs.begin(pathlib.Path(sys.argv[1]))"
-        child = runs.start_child(code, tmp_path, XLA_FLAGS=f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4")
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+        child = runs.start_child(code, tmp_path, XLA_FLAGS=flags)
         _, errors = child.communicate(timeout=120)
         assert child.returncode == 0, errors
         runs.assert_same_files(tmp_path, expected)
