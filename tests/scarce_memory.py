@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mile import MLP, Gaussian, native
+from mile.native import _outputs
 from mile.native._attention import _backward, pooled_attention
 
 MEGABYTE = 1 << 20
@@ -79,6 +80,7 @@ def custom_calls(n_chains: int) -> dict[str, Callable[[], Any]]:
     """Return the calls of compiled programs for one chain, on one thread, or several, on those of XLA's pool."""
     spec, data = specification(MANY_INPUTS), rows_for(MANY_INPUTS)
     positions, numbers = jnp.zeros((n_chains, MANY_INPUTS.dimension)), jnp.ones(n_chains)
+    slopes = jnp.ones((n_chains, MANY_INPUTS.n_outputs, 1)), jnp.ones((n_chains, 0))  # and nothing kept
     keys, counts = jax.random.split(jax.random.key(0), n_chains), jnp.zeros(n_chains, jnp.int32)
 
     def step(key: jax.Array, position: jax.Array, number: jax.Array) -> Any:
@@ -89,6 +91,8 @@ def custom_calls(n_chains: int) -> dict[str, Callable[[], Any]]:
 
     return {
         "value_and_grad": compiled(jax.vmap(lambda position: native.value_and_grad(spec, position, data)), positions),
+        "forward": compiled(lambda positions: _outputs._forward(spec, positions, data, keeps=True), positions),
+        "backward": compiled(partial(_outputs._backward, spec), positions, *slopes, data),
         "value": compiled(jax.vmap(lambda position: native.value(spec, position, data)), positions),
         "step": compiled(jax.vmap(step), keys, positions, numbers),
         "epoch": compiled(jax.vmap(epoch), positions, counts),

@@ -174,7 +174,7 @@ class Posterior(Target):
         spec = native.specify(self.network, self.likelihood, position.dtype, self.rows)
         partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
         default_bits = partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
-        if spec is None or type(self.prior) is not Normal or not default_bits:
+        if spec is None or not spec.has_head or type(self.prior) is not Normal or not default_bits:
             return None
         precision = jnp.asarray(self.prior.scale**-2, position.dtype)
         data = _data(self.rows)
@@ -201,7 +201,7 @@ def _rows(data: native.Data) -> PaddedRows:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _log_likelihood(network: Network, likelihood: AbstractLikelihood, position: Position, data: native.Data) -> Scalar:
-    return _on_cpu(native.value, value_by_xla, network, likelihood, position, _rows(data))
+    return _on_cpu(_value_by_kernel, value_by_xla, network, likelihood, position, _rows(data))
 
 
 def _derivative(
@@ -229,7 +229,7 @@ _log_likelihood.defjvp(_derivative, symbolic_zeros=True)
 def _value_and_grad(
     network: Network, likelihood: AbstractLikelihood, position: Position, data: native.Data
 ) -> tuple[Scalar, Position]:
-    return _on_cpu(native.value_and_grad, value_and_grad_by_xla, network, likelihood, position, _rows(data))
+    return _on_cpu(_value_and_grad_by_kernel, value_and_grad_by_xla, network, likelihood, position, _rows(data))
 
 
 @_value_and_grad.defjvp
@@ -242,7 +242,7 @@ def _second_derivative(network: Network, likelihood: AbstractLikelihood, primals
 
 
 def _on_cpu(
-    kernel: Callable[[native.Specification, Position, native.Data], Value],
+    by_kernel: Callable[[native.Specification, AbstractLikelihood, Position, PaddedRows], Value],
     by_xla: Callable[[Network, AbstractLikelihood, Position, PaddedRows], Value],
     network: Network,
     likelihood: AbstractLikelihood,
@@ -256,9 +256,33 @@ def _on_cpu(
     return jax.lax.platform_dependent(
         position,
         rows,
-        cpu=lambda position, rows: kernel(spec, position, _data(rows)),
+        cpu=lambda position, rows: by_kernel(spec, likelihood, position, rows),
         default=lambda position, rows: by_xla(network, likelihood, position, rows),
     )
+
+
+def _value_by_kernel(
+    spec: native.Specification, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows
+) -> Scalar:
+    if spec.has_head:
+        return native.value(spec, position, _data(rows))
+
+    def function(position: Position, rows: PaddedRows) -> Scalar:
+        return native.value_of_outputs(spec, likelihood.log_prob, position, _data(rows))
+
+    return _in_blocks(function, _block_rows(spec.row_floats), position, rows)
+
+
+def _value_and_grad_by_kernel(
+    spec: native.Specification, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows
+) -> tuple[Scalar, Position]:
+    if spec.has_head:
+        return native.value_and_grad(spec, position, _data(rows))
+
+    def function(position: Position, rows: PaddedRows) -> tuple[Scalar, Position]:
+        return native.value_and_grad_of_outputs(spec, likelihood.log_prob, position, _data(rows))
+
+    return _in_blocks(function, _block_rows(spec.row_floats), position, rows)
 
 
 def _materialize(primal: Array, tangent: Array | SymbolicZero) -> Array | np.ndarray:
@@ -274,7 +298,7 @@ def value_by_xla(network: Network, likelihood: AbstractLikelihood, position: Pos
     def function(position: Position, rows: PaddedRows) -> Scalar:
         return _plain(network, likelihood, position, rows)
 
-    return _in_blocks(function, _block_rows(network), position, rows)
+    return _in_blocks(function, _block_rows(network.row_floats), position, rows)
 
 
 def value_and_grad_by_xla(
@@ -285,7 +309,7 @@ def value_and_grad_by_xla(
     def function(position: Position, rows: PaddedRows) -> Scalar:
         return _plain(network, likelihood, position, rows)
 
-    return _in_blocks(jax.value_and_grad(function), _block_rows(network), position, rows)
+    return _in_blocks(jax.value_and_grad(function), _block_rows(network.row_floats), position, rows)
 
 
 def _plain(network: Network, likelihood: AbstractLikelihood, position: Position, rows: PaddedRows) -> Scalar:
@@ -304,16 +328,17 @@ def _in_blocks(
 
     def add(block: Array, total: Value) -> Value:
         cut = partial(jax.lax.dynamic_slice_in_dim, start_index=block * size, slice_size=size)
-        part = PaddedRows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=rows.count)
+        count = jnp.clip(rows.count - block * size, 0, size).astype(rows.count.dtype)
+        part = PaddedRows(x=cut(rows.x, axis=1), y=cut(rows.y), weight=cut(rows.weight), count=count)
         return jax.tree.map(jnp.add, total, function(position, part))
 
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, position, rows))
     return jax.lax.fori_loop(0, n_rows // size, add, zero)
 
 
-def _block_rows(network: Network) -> int:
-    """Return a power of two: rows whose intermediate results fit the cache."""
-    fitting = max(_GROUP, _XLA_FLOATS // network.row_floats)
+def _block_rows(row_floats: int) -> int:
+    """Return a power of two: rows whose intermediate results, so many for each, fit the cache."""
+    fitting = max(_GROUP, _XLA_FLOATS // row_floats)
     return min(_XLA_ROWS, 1 << (fitting.bit_length() - 1))
 
 

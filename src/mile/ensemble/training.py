@@ -155,7 +155,7 @@ def _epoch(training: Training, key: Array, member: Member, posterior: Posterior,
     shuffle = jax.random.uniform(key, rows.y.shape)
     update = partial(_update, training, network, likelihood)
     spec = native.specify(network, likelihood, member.position.dtype, rows)
-    if spec is None:
+    if spec is None or not spec.has_head:
         position, optimizer = update(member.position, member.optimizer, shuffle, rows)
     else:
         position, optimizer = jax.lax.platform_dependent(

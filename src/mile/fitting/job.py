@@ -207,9 +207,7 @@ def plan(
 def identify(network: Any, likelihood: AbstractLikelihood) -> dict[str, Any]:
     """Return the fingerprint of what computes a posterior here, in this process; a worker is asked the same."""
     dtype = np.dtype(np.float32)
-    is_native = (
-        likelihood.head is not None and native.specify(network, likelihood, dtype) is not None
-    ) or native.accelerates(network, dtype)
+    is_native = native.specify(network, likelihood, dtype) is not None or native.accelerates(network, dtype)
     return fingerprint(is_native=is_native, width=InProcess().width, dtype="float32")
 
 

@@ -19,6 +19,7 @@ from mile.native._ops import (
     value,
     value_and_grad,
 )
+from mile.native._outputs import value_and_grad_of_outputs, value_of_outputs
 
 __all__ = [
     "Data",
@@ -35,4 +36,6 @@ __all__ = [
     "summarize",
     "value",
     "value_and_grad",
+    "value_and_grad_of_outputs",
+    "value_of_outputs",
 ]

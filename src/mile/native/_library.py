@@ -14,6 +14,7 @@ _LOGGER = logging.getLogger("mile")
 _FILE = Path(__file__).with_name("_native.so")
 HANDLERS = (
     *("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch"),
+    *("mile_forward", "mile_backward", "mile_weighted_sum"),
     *("mile_attend", "mile_attend_slopes"),
 )
 PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture")

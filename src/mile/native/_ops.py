@@ -19,6 +19,7 @@ from mile.networks.base import Network
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
 _HEADS = {"gaussian": 0, "categorical": 1}
 _N_SUMS = {_HEADS["gaussian"]: lambda n_outputs: 3, _HEADS["categorical"]: lambda n_outputs: n_outputs + 1}
+_KEEP_SLOPES = {_ACTIVATIONS["gelu"], _ACTIVATIONS["silu"]}  # of units, besides their values
 _NO_HEAD = -1  # the kernel computes outputs, and knows nothing of the likelihood
 _MOST_SIZES = 65  # inputs, hidden layers and outputs
 _MOST_STAGES = 16
@@ -34,7 +35,10 @@ Result = TypeVar("Result")
 
 
 class Specification(NamedTuple):
-    """What the kernel must know of a network and its likelihood; static and hashable."""
+    """What the kernel must know of a network and its likelihood; static and hashable.
+
+    Only with a head does the kernel compute log likelihoods, and so `value`, `value_and_grad`, steps and epochs.
+    """
 
     sizes: tuple[int, ...]
     image: tuple[int, ...]  # of a convolutional network: its shape, then filters, kernel, padding, pool of each stage
@@ -49,12 +53,28 @@ class Specification(NamedTuple):
     @property
     def attributes(self) -> dict[str, Attribute]:
         """The same as attributes of a custom call."""
+        return self.network_attributes | {"head": np.int64(self.head)}
+
+    @property
+    def network_attributes(self) -> dict[str, Attribute]:
+        """Those of them that say nothing of the likelihood."""
         return {
             "sizes": np.array(self.sizes, np.int64),
             "image": np.array(self.image, np.int64),
             "activation": np.int64(self.activation),
-            "head": np.int64(self.head),
         }
+
+    def kept_floats(self, n_rows: int) -> int:
+        """Return what the kernel keeps of rows on its way forward: `most_kept` in kernel.hpp."""
+        if self.image:
+            return 0
+        of_row = sum(-(-width // 16) * 16 for width in self.sizes[1:-1])
+        return -(-n_rows // 96) * 96 * of_row * (2 if self.activation in _KEEP_SLOPES else 1)
+
+    @property
+    def row_floats(self) -> int:
+        """Floats that a row takes while JAX computes with the outputs: these, their slopes, and what is kept."""
+        return 2 * self.sizes[-1] + self.kept_floats(96) // 96
 
 
 @runtime_checkable
@@ -87,7 +107,7 @@ def specify(
 ) -> Specification | None:
     """Return what the kernel must know, or None if there is no kernel or it cannot compute this.
 
-    `dtype` is that of the parameters. Without rows the kernel may know the network alone, which is enough to predict.
+    `dtype` is that of the parameters. The kernel may know the network alone; then it has no head.
     """
     form = network.native_form()
     if form is None or dtype != jnp.float32 or library() is None:
@@ -99,7 +119,7 @@ def specify(
         return None
     if rows is not None:
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
-        if likelihood.head is None or given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
+        if given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
             return None
     head = _NO_HEAD if likelihood.head is None else _HEADS[likelihood.head]
     return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], head)

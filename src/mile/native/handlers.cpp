@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t chunk_multiple = 96;  // rows; a whole number of tiles
 constexpr int64_t smallest_chunk = 5 * chunk_multiple;
 constexpr int64_t most_chunks = 32;
+constexpr int64_t no_head = -1;  // of a network whose outputs or slopes are asked for
 
 #if defined(__x86_64__)
 bool has_avx2() {
@@ -73,8 +74,9 @@ int64_t dimension_of(const Network& network) {
 
 int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
 
-// Log likelihood and gradient of `chains` parameter vectors. Per chain, chunks of rows are summed in double precision
-// and in order: neither the threads nor the other chains change a bit.
+// Log likelihood and gradient of `chains` parameter vectors; slopes and what is kept, if any, have a leading axis for
+// them. Per chain, chunks of rows are summed in double precision and in order: neither the threads nor the other chains
+// change a bit.
 void gradients(const Network& network, const Rows& rows, int64_t chains, const float* const* positions, double* values,
                float* const* results, ffi::ThreadPool* pool, int64_t extra) {
   const Kernel& k = kernel();
@@ -84,7 +86,10 @@ void gradients(const Network& network, const Rows& rows, int64_t chains, const f
     float* s = network_scratch.floats(scratch);
     if (!loaded) k.load(network, positions[chain], true, s);
     const int64_t first = chunk * chunks.rows;
-    return k.gradient(network, rows, first, std::min(first + chunks.rows, rows.count), s, to);
+    Rows own = rows;
+    if (own.slopes) own.slopes += chain * network.sizes[network.n_layers] * rows.stride;
+    if (own.kept) own.kept += chain * most_kept(network, rows.stride);
+    return k.gradient(network, own, first, std::min(first + chunks.rows, rows.count), s, to);
   };
   auto add_up = [&](int64_t chain, const float* parts, const double* part_values) {
     double value = 0.0;
@@ -166,19 +171,30 @@ int64_t result_of(const Network& network) {
   return height * width * channels;
 }
 
-Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, const Ints& count) {
-  const int64_t stride = x.dimensions()[1];
-  const int64_t n = std::max<int64_t>(0, std::min<int64_t>(count.typed_data()[0], stride));
-  return {x.typed_data(), stride, y.untyped_data(), weight.typed_data(), n, nullptr};
+// Real rows among so many.
+int64_t count_of(const Ints& count, int64_t slots) {
+  return std::max<int64_t>(0, std::min<int64_t>(count.typed_data()[0], slots));
 }
 
-ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
-                 const Floats& weight) {
+Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, const Ints& count) {
+  const int64_t stride = x.dimensions()[1], n = count_of(count, stride);
+  return {x.typed_data(), stride, y.untyped_data(), weight.typed_data(), n, nullptr, nullptr, nullptr};
+}
+
+ffi::Error check(const Network& network, const Floats& positions, const Floats& x) {
   if (network.n_layers < 1 || network.n_layers > max_layers) return ffi::Error::InvalidArgument("mile: layers");
   if (result_of(network) != network.sizes[0]) return ffi::Error::InvalidArgument("mile: convolutions");
   if (positions.dimensions().size() != 2 || positions.dimensions()[1] != dimension_of(network) ||
       x.dimensions()[0] != inputs_of(network))
     return ffi::Error::InvalidArgument("mile: the shapes of positions and x do not fit the network");
+  return ffi::Error::Success();
+}
+
+ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
+                 const Floats& weight) {
+  if (auto error = check(network, positions, x); error.failure()) return error;
+  if (network.head != Head::gaussian && network.head != Head::categorical)
+    return ffi::Error::InvalidArgument("mile: the kernel does not have the head of this likelihood");
   const auto response = network.head == Head::gaussian ? ffi::F32 : ffi::S32;
   if (y.element_type() != response || int64_t(y.element_count()) != x.dimensions()[1] ||
       int64_t(weight.element_count()) != x.dimensions()[1])
@@ -186,12 +202,9 @@ ffi::Error check(const Network& network, const Floats& positions, const Floats& 
   return ffi::Error::Success();
 }
 
-ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
-                          Ints count, FloatsOut values, FloatsOut results, Sizes sizes, Sizes image, int64_t activation,
-                          int64_t head) {
-  const Network network = network_of(sizes, image, activation, head);
-  const Rows rows = rows_of(x, y, weight, count);
-  if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
+// The same on the arrays of a call; the values come back.
+std::vector<double> gradients(const Network& network, const Rows& rows, const Floats& positions, FloatsOut& results,
+                              ffi::ThreadPool* pool) {
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
   std::vector<const float*> from(chains);
   std::vector<float*> to(chains);
@@ -200,8 +213,18 @@ ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi:
     from[c] = positions.typed_data() + c * d;
     to[c] = results->typed_data() + c * d;
   }
-  gradients(network, rows, chains, from.data(), sums.data(), to.data(), &pool, helpers.load());
-  for (int64_t c = 0; c < chains; ++c) values->typed_data()[c] = float(sums[c]);
+  gradients(network, rows, chains, from.data(), sums.data(), to.data(), pool, helpers.load());
+  return sums;
+}
+
+ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
+                          Ints count, FloatsOut values, FloatsOut results, Sizes sizes, Sizes image, int64_t activation,
+                          int64_t head) {
+  const Network network = network_of(sizes, image, activation, head);
+  const Rows rows = rows_of(x, y, weight, count);
+  if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
+  const std::vector<double> sums = gradients(network, rows, positions, results, &pool);
+  for (size_t c = 0; c < sums.size(); ++c) values->typed_data()[c] = float(sums[c]);
   return ffi::Error::Success();
 }
 
@@ -214,6 +237,69 @@ ffi::Error value(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffe
   for_each(chains, helpers.load(), &pool, [&](int64_t c) {
     values->typed_data()[c] = float(value_of(network, rows, positions.typed_data() + c * d));
   });
+  return ffi::Error::Success();
+}
+
+// For likelihoods without a head: outputs [chain][output][row], whose log density and derivatives are JAX's, and back
+// from the derivatives to the gradient. Padding has outputs of zero. What is kept between the two has room for
+// `most_kept` floats of each chain or for nothing; then the way back computes it again.
+ffi::Error check_outputs(const Network& network, const Floats& positions, const Floats& x, const Floats& outputs,
+                         const Floats& kept) {
+  if (auto error = check(network, positions, x); error.failure()) return error;
+  const int64_t chains = positions.dimensions()[0], slots = x.dimensions()[1], n_kept = int64_t(kept.element_count());
+  if (int64_t(outputs.element_count()) != chains * network.sizes[network.n_layers] * slots ||
+      (n_kept && n_kept != chains * most_kept(network, slots)))
+    return ffi::Error::InvalidArgument("mile: the outputs, or what is kept, do not fit network and x");
+  return ffi::Error::Success();
+}
+
+ffi::Error forward(ffi::ThreadPool pool, Floats positions, Floats x, Ints count, FloatsOut outputs, FloatsOut kept,
+                   Sizes sizes, Sizes image, int64_t activation) {
+  const Network network = network_of(sizes, image, activation, no_head);
+  if (auto error = check_outputs(network, positions, x, *outputs, *kept); error.failure()) return error;
+  const Kernel& k = kernel();
+  const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1], stride = x.dimensions()[1];
+  const int64_t n_outputs = sizes[network.n_layers], extra = std::min(helpers.load(), pool.num_threads());
+  const Rows rows = {x.typed_data(), stride, nullptr, nullptr, count_of(count, stride), nullptr, nullptr, nullptr};
+  const Chunks chunks(rows.count);
+  const bool split = chains <= extra;  // fewer chains than threads: rows are spread too
+  const int64_t each = split ? chunks.rows : rows.count, parts = split ? chunks.n : 1;
+  std::memset(outputs->typed_data(), 0, outputs->size_bytes());
+  for_each(chains * parts, extra, &pool, [&](int64_t item) {
+    const int64_t chain = item / parts, first = item % parts * each;
+    float* s = network_scratch.floats(k.scratch_size(network));
+    k.load(network, positions.typed_data() + chain * d, false, s);
+    k.forward(network, rows, first, std::min(first + each, rows.count), s,
+              outputs->typed_data() + chain * n_outputs * stride,
+              kept->element_count() ? kept->typed_data() + chain * most_kept(network, stride) : nullptr);
+  });
+  return ffi::Error::Success();
+}
+
+ffi::Error backward(ffi::ThreadPool pool, Floats positions, Floats slopes, Floats kept, Floats x, Ints count,
+                    FloatsOut results, Sizes sizes, Sizes image, int64_t activation) {
+  const Network network = network_of(sizes, image, activation, no_head);
+  if (auto error = check_outputs(network, positions, x, slopes, kept); error.failure()) return error;
+  const int64_t stride = x.dimensions()[1], n = count_of(count, stride);
+  const float* hidden = kept.element_count() ? kept.typed_data() : nullptr;
+  const Rows rows = {x.typed_data(), stride, nullptr, nullptr, n, nullptr, slopes.typed_data(), hidden};
+  gradients(network, rows, positions, results, &pool);
+  return ffi::Error::Success();
+}
+
+// Weighted sums over rows of numbers [chain][row], in double precision and in order.
+ffi::Error weighted_sum(Floats numbers, Floats weight, Ints count, FloatsOut sums) {
+  const int64_t slots = int64_t(weight.element_count()), n = count_of(count, slots);
+  const int64_t chains = int64_t(sums->element_count());
+  if (int64_t(numbers.element_count()) != chains * slots)
+    return ffi::Error::InvalidArgument("mile: numbers and weights do not fit together");
+  const float* w = weight.typed_data();
+  for (int64_t c = 0; c < chains; ++c) {
+    const float* number = numbers.typed_data() + c * slots;
+    double sum = 0.0;
+    for (int64_t r = 0; r < n; ++r) sum += double(w[r]) * double(number[r]);
+    sums->typed_data()[c] = float(sum);
+  }
   return ffi::Error::Success();
 }
 
@@ -457,7 +543,8 @@ int64_t outcome(const F& f) {
 }  // namespace mile
 
 #define MILE_EXPORT extern "C" __attribute__((visibility("default")))
-#define MILE_NETWORK .Attr<mile::Sizes>("sizes").Attr<mile::Sizes>("image").Attr<int64_t>("activation").Attr<int64_t>("head")
+#define MILE_HEADLESS .Attr<mile::Sizes>("sizes").Attr<mile::Sizes>("image").Attr<int64_t>("activation")
+#define MILE_NETWORK MILE_HEADLESS.Attr<int64_t>("head")
 #define MILE_ROWS .Arg<mile::Floats>().Arg<ffi::AnyBuffer>().Arg<mile::Floats>().Arg<mile::Ints>()
 
 MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
@@ -474,6 +561,42 @@ MILE_EXPORT XLA_FFI_Error* mile_value(XLA_FFI_CallFrame* frame) {
                              .Ctx<ffi::ThreadPool>()
                              .Arg<mile::Floats>() MILE_ROWS
                              .Ret<mile::Floats>() MILE_NETWORK.To(mile::guarded(mile::value))
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_forward(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Ret<mile::Floats>()
+                             .Ret<mile::Floats>() MILE_HEADLESS.To(mile::guarded(mile::forward))
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_backward(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::ThreadPool>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Ret<mile::Floats>() MILE_HEADLESS.To(mile::guarded(mile::backward))
+                             .release();
+  return handler->Call(frame);
+}
+
+MILE_EXPORT XLA_FFI_Error* mile_weighted_sum(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Floats>()
+                             .Arg<mile::Ints>()
+                             .Ret<mile::Floats>()
+                             .To(mile::guarded(mile::weighted_sum))
                              .release();
   return handler->Call(frame);
 }
@@ -574,9 +697,9 @@ MILE_EXPORT int64_t mile_outputs(const int64_t* sizes, int64_t n_sizes, const in
                                  int64_t activation, const float* draws, int64_t n_draws, const float* x,
                                  int64_t n_rows, float* out) {
   using namespace mile;
-  const Network network = network_of(sizes, n_sizes, image, n_image, activation, int64_t(Head::gaussian));
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, no_head);
   const Kernel& k = kernel();
-  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
+  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr, nullptr, nullptr};
   const int64_t d = dimension_of(network);
   return outcome([&] {
     float* s = network_scratch.floats(k.scratch_size(network));
@@ -591,7 +714,7 @@ MILE_EXPORT int64_t mile_summarize(const int64_t* sizes, int64_t n_sizes, const 
   using namespace mile;
   const Network network = network_of(sizes, n_sizes, image, n_image, activation, head);
   const Kernel& k = kernel();
-  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr};
+  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr, nullptr, nullptr};
   const int64_t d = dimension_of(network);
   return outcome([&] {
     float* s = network_scratch.floats(k.scratch_size(network));

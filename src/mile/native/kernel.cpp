@@ -515,6 +515,33 @@ static void store_gradient(const Plan& plan, const float* s, float* gradient) {
   for (int64_t o = 0; o < head.out; ++o) to[head.in * head.out + o] = s[head.bias_gradient + o];
 }
 
+// Call f(place in scratch, place among what is kept of all rows, bytes) for the values and slopes of the hidden layers
+// of a tile, the one whose first row this is.
+template <class F>
+MILE_INLINE void each_kept(const Plan& plan, int64_t row, int active, const F& f) {
+  int64_t of_row = 0;
+  for (int l = 0; l + 1 < plan.n_layers; ++l) of_row += plan.layers[l].columns * (plan.layers[l].slopes ? 2 : 1);
+  int64_t at = row * of_row;
+  for (int l = 0; l + 1 < plan.n_layers; ++l) {
+    const Layer& layer = plan.layers[l];
+    const int64_t places[] = {layer.hidden, layer.slopes};
+    for (int64_t place : places) {
+      if (!place) continue;
+      f(place, at, active * layer.columns * sizeof(float));
+      at += plan.tile * layer.columns;
+    }
+  }
+}
+
+// The derivatives of the outputs as they are given, in place of those of a head.
+static void load_slopes(const Plan& plan, const Rows& rows, int64_t first, int n, float* s) {
+  for (int64_t o = 0; o < plan.head().out; ++o) {
+    float* to = s + plan.outputs + o * plan.tile;
+    std::memcpy(to, rows.slopes + o * rows.stride + first, n * sizeof(float));
+    for (int64_t r = n; r < plan.tile; ++r) to[r] = 0.0f;
+  }
+}
+
 template <class Act>
 static double gradient_as(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s,
                           float* gradient) {
@@ -522,10 +549,20 @@ static double gradient_as(const Network& network, const Rows& rows, int64_t firs
   double total = 0.0;
   std::memset(s + plan.gradients, 0, (plan.gradients_end - plan.gradients) * sizeof(float));
   for (int64_t row = first; row < last; row += plan.tile) {
-    const int active = load_tile(plan, rows, row, int(smaller(plan.tile, last - row)), true, s);
-    forward<Act>(plan, active, s);
-    head_outputs(plan, active, s);
-    total += likelihood(network, plan, active, s);
+    const int n = int(smaller(plan.tile, last - row));
+    const int active = load_tile(plan, rows, row, n, !rows.slopes, s);
+    if (rows.kept)
+      each_kept(plan, row, active, [&](int64_t place, int64_t at, size_t n_bytes) {
+        std::memcpy(s + place, rows.kept + at, n_bytes);
+      });
+    else
+      forward<Act>(plan, active, s);
+    if (rows.slopes) {
+      load_slopes(plan, rows, row, n, s);
+    } else {
+      head_outputs(plan, active, s);
+      total += likelihood(network, plan, active, s);
+    }
     backward<Act>(plan, active, s);
   }
   store_gradient(plan, s, gradient);
@@ -566,6 +603,23 @@ static double value(const Network& network, const Rows& rows, int64_t first, int
     total += likelihood(network, plan, active, s);
   }
   return total;
+}
+
+static void forward_rows(const Network& network, const Rows& rows, int64_t first, int64_t last, float* s, float* out,
+                         float* kept) {
+  const Plan plan(network);
+  for (int64_t row = first; row < last; row += plan.tile) {
+    const int n = int(smaller(plan.tile, last - row));
+    const int active = load_tile(plan, rows, row, n, false, s);
+    with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
+    head_outputs(plan, active, s);
+    for (int64_t o = 0; o < plan.head().out; ++o)
+      std::memcpy(out + o * rows.stride + row, s + plan.outputs + o * plan.tile, n * sizeof(float));
+    if (kept)
+      each_kept(plan, row, active, [&](int64_t place, int64_t at, size_t n_bytes) {
+        std::memcpy(kept + at, s + place, n_bytes);
+      });
+  }
 }
 
 // Evaluate all rows tile by tile and call f(row, number of rows) with the outputs in place.
@@ -666,10 +720,10 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
 
 static int64_t scratch_size(const Network& network) { return Plan(network).size; }
 
-static const Kernel table = {MILE_ISA_NAME, lanes,   scratch_size,      load_position, gradient,      value,
-                             outputs,       summarize, attention_scratch, attend,        attend_slopes, mixture,
-                             normal,        normalize, refresh,           kick,          drift,         add_prior,
-                             total,         adamw};
+static const Kernel table = {MILE_ISA_NAME, lanes,   scratch_size, load_position,     gradient, value,
+                             forward_rows,  outputs, summarize,    attention_scratch, attend,   attend_slopes,
+                             mixture,       normal,  normalize,    refresh,           kick,     drift,
+                             add_prior,     total,   adamw};
 
 }  // namespace mile::MILE_ISA
 

@@ -24,7 +24,9 @@ struct Network {
 };
 
 // Data as the posterior holds it: x is [feature][stride], of which the first `count` columns are rows. y is float or,
-// for the categorical head, int32. `order` chooses rows (a mini-batch); null means as they come.
+// for the categorical head, int32. `order` chooses rows (a mini-batch); null means as they come. `slopes`, if any, are
+// the derivatives of the outputs, [output][stride]: then nobody asks for y, weight and the head. `kept`, if not null, is
+// what `Kernel::forward` has kept of the same rows.
 struct Rows {
   const float* x;
   int64_t stride;
@@ -32,7 +34,17 @@ struct Rows {
   const float* weight;
   int64_t count;
   const int32_t* order;
+  const float *slopes, *kept;
 };
+
+// Floats that `Kernel::forward` keeps of so many rows, for the longest tiles and the widest vectors. Convolutions have
+// so many that they are computed again.
+inline int64_t most_kept(const Network& network, int64_t n_rows) {
+  int64_t of_row = 0;
+  for (int64_t l = 1; l < network.n_layers; ++l) of_row += (network.sizes[l] + 15) / 16 * 16;
+  const bool keeps_slope = network.activation == Activation::gelu || network.activation == Activation::silu;
+  return network.n_stages ? 0 : (n_rows + 95) / 96 * 96 * of_row * (keeps_slope ? 2 : 1);
+}
 
 // What attention works on; see networks/_pooling.py. Queries, keys and values lie side by side, each with all heads.
 struct Attention {
@@ -57,9 +69,13 @@ struct Kernel {
   // Prepare the parameters in scratch memory; once for any number of calls of the next two, or, without `backward`, of
   // the second.
   void (*load)(const Network&, const float* position, bool backward, float* scratch);
-  // Weighted log likelihood of rows [first, last) and its gradient, which overwrites `gradient`.
+  // Weighted log likelihood of rows [first, last) and its gradient, which overwrites `gradient`. With slopes the value is
+  // zero, and the gradient is that of any function of the outputs with these derivatives.
   double (*gradient)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* gradient);
   double (*value)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch);
+  // Outputs [output][stride] of rows [first, last), after `load`; `first` is a multiple of 96. If `kept` is not null,
+  // what the way back needs of the hidden layers goes there: at most `most_kept` floats for all rows.
+  void (*forward)(const Network&, const Rows&, int64_t first, int64_t last, float* scratch, float* out, float* kept);
   // Outputs [draw][output][row] of all rows under draws [draw][dimension].
   void (*outputs)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
                   float* out);

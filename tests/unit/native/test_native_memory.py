@@ -35,7 +35,7 @@ def report():
 
 def test_every_call_says_how_much_it_asked_for(report):
     messages = report["messages"]
-    assert len(messages) == 14
+    assert len(messages) == 18
     for name, message in messages.items():
         error = "MemoryError: " if name.startswith("plain") else "JaxRuntimeError: RESOURCE_EXHAUSTED: "
         assert message.startswith(error), (name, message)

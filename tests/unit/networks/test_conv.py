@@ -176,7 +176,7 @@ def test_rows_in_blocks_add_up_to_all_at_once(monkeypatch, network):
     network, likelihood = network.sized((28, 28), 10), Categorical(10)
     position, rows = make_position(network), make_rows(likelihood, 500, network.n_inputs)
     blocked = partial(posterior_module.value_and_grad_by_xla, network, likelihood)
-    assert posterior_module._block_rows(network) < 500 // posterior_module._FEWEST_BLOCKS
+    assert posterior_module._block_rows(network.row_floats) < 500 // posterior_module._FEWEST_BLOCKS
     in_blocks = jax.jit(blocked)(position, rows)
     monkeypatch.setattr(posterior_module, "_XLA_FLOATS", 1 << 40)
     close(in_blocks, jax.jit(lambda *arguments: blocked(*arguments))(position, rows))
