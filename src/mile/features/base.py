@@ -47,6 +47,15 @@ class AbstractFeatureEncoder(ABC):
             If anything is missing, unknown or impossible.
         """
 
+    def check(self, x: np.ndarray) -> None:  # noqa: B027  by default every x is fine
+        """Refuse rows to predict that cannot be on the scale of the training rows.
+
+        Raises
+        ------
+        ValueError
+            If they are not; the message says why.
+        """
+
     def settings(self) -> dict[str, Plain]:
         """Return the plain values that a file must keep besides the tensors."""
         return {}

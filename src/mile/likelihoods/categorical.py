@@ -88,8 +88,7 @@ class Categorical(AbstractLikelihood):
     is_numeric = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:
-            raise ValueError(f"a classifier needs at least 2 classes; got {self.n_classes!r}.")
+        check_count("n_classes", self.n_classes, smallest=2)
 
     @property
     def n_outputs(self) -> int:

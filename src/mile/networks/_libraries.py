@@ -252,7 +252,7 @@ def _is_linen(network: object) -> TypeGuard[LinenModule]:
 
 def _is_module(network: object, library: str) -> bool:
     kind = getattr(sys.modules.get(library), "Module", None)
-    return isinstance(kind, type) and isinstance(network, kind)
+    return kind is not None and isinstance(network, kind)
 
 
 def _is_array(leaf: object) -> bool:

@@ -67,7 +67,7 @@ def configure(
         If the name or the preset is unknown, or a budget is impossible.
     """
     if preset == EXACT:
-        if not isinstance(sampler, str) or sampler not in ("mile", "adjusted"):
+        if sampler not in ("mile", "adjusted"):
             raise ValueError(
                 f'preset "exact" stands for sampler="adjusted", which cannot be combined with {sampler!r}: '
                 "choose another preset or leave the sampler out."
@@ -78,9 +78,9 @@ def configure(
     if isinstance(sampler, str) and sampler in _registry.sampler:
         presets = presets_of(sampler)
         return _with_budgets(presets[check_choice("preset", preset, presets)], budgets)
-    if isinstance(sampler, str) or not hasattr(type(sampler), "phases"):
+    if not hasattr(type(sampler), "phases"):
         raise ValueError(f"sampler must be one of {list(_registry.sampler)} or a sampler object; got {sampler!r}.")
-    return _with_budgets(sampler, budgets)
+    return _with_budgets(cast(Sampler, sampler), budgets)
 
 
 def presets_of(name: str) -> Mapping[str, Sampler]:
