@@ -21,7 +21,7 @@ class Chosen(NamedTuple, Generic[Part]):
 
 
 def choose_part(registry: Registry, given: object, contract: type[Part]) -> Chosen[Part]:
-    """Return the registered class that a name stands for, or the class of an object that fulfills the contract."""
+    """Return the registered class of a name, or an object that fulfills the contract with its class."""
     if isinstance(given, str) and given in registry:
         return Chosen(registry[given], None)
     if isinstance(given, str | type) or not isinstance(given, contract):
@@ -97,9 +97,9 @@ def check_widths(name: str, widths: object) -> tuple[int, ...]:
     return tuple(check_count(f"each entry of {name}", width) for width in entries)
 
 
-def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
-    """Return one of the known words."""
+def check_choice(name: str, value: object, choices: Iterable[str], others: str = "") -> str:
+    """Return one of the known words; `others` says in the message what else is accepted, as in " or an Attention"."""
     known = sorted(choices)
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {known}; got {value!r}.")
+        raise ValueError(f"{name} must be one of {known}{others}; got {value!r}.")
     return value

@@ -31,7 +31,7 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Ensemble members and chains.
     preset
         "default", "paper" (network and steps of the paper), "quick" (a tenth of the paper's steps), "accurate" (smaller
-        steps, four times as many as the paper) or "exact", which stands for `sampler="adjusted"`. "default" was chosen
+        steps, four times as many as the paper) or "exact", the same as `sampler="adjusted"`. "default" was chosen
         on validation rows of six tables, where it predicts better than "paper" in the same time; with `network` it is
         "paper".
     warmup_steps, sampling_steps, n_draws

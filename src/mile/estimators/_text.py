@@ -48,20 +48,20 @@ class MileTextClassifier(MileClassifier):
         Tokens that are read of each text, from its beginning. None takes the network's, 70.
     embedding
         None trains the embeddings of networks that fix them. A `FixedArray` of shape (vocabulary + context, width) is
-        taken as it is; its rows must be those of the tokens that these texts give. The path of a file that
-        `save_embedding` wrote brings embeddings and their tokens.
+        used as it is; its rows must be those of the tokens that these texts give. A path names a file that
+        `save_embedding` wrote, which holds embeddings and their tokens.
     pretraining_epochs
         Passes through the training texts that train the embeddings.
     n_chains, preset, warmup_steps, sampling_steps, n_draws, prior, temperature
-        As of `MileRegressor`.
+        As in `MileRegressor`.
     prior_scale
-        As of `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
+        As in `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
     learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
-        As of `MileRegressor`; the first three also when embeddings are trained.
+        As in `MileRegressor`; the first three also apply when embeddings are trained.
     class_weight
-        As of `MileClassifier`.
+        As in `MileClassifier`.
     sampler, run_dir, store_data, time_limit, backend, address, n_threads, random_state, verbose
-        As of `MileRegressor`.
+        As in `MileRegressor`.
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ class MileTextClassifier(MileClassifier):
     def _template(self) -> Attention:
         network = self.network
         if not isinstance(network, Attention):
-            network = TEXT_TEMPLATES[check_choice("network, if it is not an Attention,", network, TEXT_TEMPLATES)]
+            network = TEXT_TEMPLATES[check_choice("network", network, TEXT_TEMPLATES, " or an Attention")]
         wanted = {"vocabulary": self.vocabulary_size, "context": self.context}
         network = replace(network, **{name: value for name, value in wanted.items() if value is not None})
         if network.vocabulary < SMALLEST_VOCABULARY:

@@ -1,4 +1,4 @@
-"""Images: their pixels checked and put on one scale that all share."""
+"""Images: checks of their pixels, and one scale for all of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def check_images(
     Raises
     ------
     ValueError
-        If the shape, the kind of numbers or their range is another one.
+        If the shape, the dtype or the range of values is wrong.
     """
     images = np.asarray(X)
     if images.ndim not in (3, 4) or 0 in images.shape[1:]:
@@ -72,7 +72,7 @@ def check_images(
 @_registry.encoder("pixels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PixelScale(AbstractFeatureEncoder):
-    """Pixels mapped to [0, 1], all alike: from 0 to 255 for bytes, else by the range of the training rows."""
+    """Map all pixels to [0, 1]: from 0 to 255 for bytes, else from the range of the training rows."""
 
     low: float = 0.0
     high: float = _BYTE

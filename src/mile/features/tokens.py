@@ -90,7 +90,7 @@ class Tokenizer:
         texts
             Training texts.
         vocabulary
-            Most tokens, padding and the 256 bytes included; few texts may give fewer.
+            Largest number of tokens, with padding and the 256 bytes; few texts may give fewer.
 
         Raises
         ------
@@ -120,12 +120,12 @@ class Tokenizer:
 
     @cached_property
     def tokens(self) -> tuple[bytes, ...]:
-        """What each token stands for; nothing for padding."""
+        """The bytes of each token; none for padding."""
         found = [b"", *(bytes([byte]) for byte in range(_N_BYTES))]
         known = set(found)
         for pair in self.merges:
             if [type(one) for one in pair] != [int, int] or not all(PADDING < one < len(found) for one in pair):
-                raise ValueError(f"a merge must be of two earlier tokens; got {str(pair)[:80]}.")
+                raise ValueError(f"a merge must be a pair of earlier tokens; got {str(pair)[:80]}.")
             token = found[pair[0]] + found[pair[1]]
             if len(token) > _LONGEST_TOKEN:
                 raise ValueError(f"a token can stand for at most {_LONGEST_TOKEN} bytes; one has {len(token)}.")
@@ -162,11 +162,11 @@ class Tokenizer:
         return numbers
 
     def decode(self, numbers: Iterable[float]) -> str:
-        """Return the prepared text that tokens stand for; bytes that are no text become question marks in a box."""
+        """Return the prepared text that tokens stand for; bytes that are not UTF-8 become the replacement character."""
         return b"".join(self.tokens[int(number)] for number in numbers).decode("utf-8", "replace").strip()
 
     def to_bytes(self) -> bytes:
-        """Return all there is to keep, as JSON."""
+        """Return the tokenizer as JSON."""
         return json.dumps({"format": _FORMAT, "merges": self.merges}, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
@@ -196,7 +196,7 @@ class Tokenizer:
         return max(map(len, self.tokens))
 
     def _beginning(self, text: str, context: int) -> str:
-        """Return so much of a prepared text that its first `context` tokens are those of the whole.
+        """Return a prefix of the prepared text that has the same first `context` tokens.
 
         Words are matched from left to right and have at most `_LONGEST_WORD` characters and a space, so a cut changes
         at most the word that it falls in, and that begins no more than so many characters before. All words before
@@ -224,9 +224,9 @@ class TextEncoder(AbstractFeatureEncoder):
     Parameters
     ----------
     context
-        Tokens that are read of each text.
+        Number of tokens to read of each text.
     vocabulary
-        Most tokens to learn.
+        Largest number of tokens to learn.
     tokenizer
         The tokens; None learns them from the training texts.
     """
@@ -332,7 +332,7 @@ def _plain(text: str) -> str:
 
 
 def _writable(text: str) -> str:
-    """Replace halves of characters, which Python's texts can hold and UTF-8 cannot."""
+    """Replace lone surrogates, which Python's strings can hold and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -345,7 +345,7 @@ def _library() -> ModuleType:
 
 
 def _splitter(library: ModuleType) -> object:
-    """Return what cuts prepared texts into words, of letters, of digits or of other signs, and writes their bytes."""
+    """Return the splitter of prepared texts into words of letters, digits or other signs, and then bytes."""
     steps = library.pre_tokenizers
     words = steps.Split(library.Regex(_PATTERN), "isolated")
     return steps.Sequence([words, steps.ByteLevel(add_prefix_space=False, use_regex=False)])

@@ -51,7 +51,7 @@ class Signature:
         return f"{self.library}, {arrays}, {self.dimension:,} weights"
 
     def describe(self) -> dict[str, Json]:
-        """Return what JSON can hold of it."""
+        """Return it as JSON."""
         arrays: list[Json] = [
             {"path": leaf.path, "shape": list(leaf.shape), "dtype": leaf.dtype} for leaf in self.leaves
         ]
@@ -74,7 +74,7 @@ class Signature:
         if found:
             more = f"; and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
             raise ValueError(
-                f"the network you gave is not the one of the file: {'; '.join(found[:_MOST_SHOWN])}{more}. Give the "
+                f"the network you gave is not the one in the file: {'; '.join(found[:_MOST_SHOWN])}{more}. Give the "
                 "network that was fitted."
             )
 

@@ -77,7 +77,7 @@ class PerLayer:
         Raises
         ------
         ValueError
-            If there is not one scale for each layer.
+            If the number of scales is not the number of layers.
         """
         layers = _layers(network)
         if len(layers) != len(self.scales):
@@ -126,5 +126,5 @@ def _check_family(family: FlatPrior) -> None:
 
 def _layers(network: Layered) -> Sequence[LayerSizes]:
     if not isinstance(network, Layered):
-        raise ValueError(f"a prior by layers needs a network that lists its layers; got {network!r}.")
+        raise ValueError(f"a prior with a scale per layer needs a network that lists its layers; got {network!r}.")
     return network.layers
