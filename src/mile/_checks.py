@@ -1,9 +1,33 @@
 """Checks of single arguments: each returns the value in its plain type, or raises a ValueError that names it."""
 
 import math
+import operator
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Generic, NamedTuple, SupportsIndex, TypeVar, cast
 
 import numpy as np
+
+from mile._registry import Registry
+
+Part = TypeVar("Part")
+
+
+class Chosen(NamedTuple, Generic[Part]):
+    """The part that an argument asks for, by name or as an object."""
+
+    family: type[Part]
+    given: Part | None  # the object; None if it was named
+
+
+def choose_part(registry: Registry, given: object, contract: type[Part]) -> Chosen[Part]:
+    """Return the registered class of a name, or an object that fulfills the contract with its class."""
+    if isinstance(given, str) and given in registry:
+        return Chosen(registry[given], None)
+    if isinstance(given, str | type) or not isinstance(given, contract):
+        kind = registry.kind
+        raise ValueError(f"{kind} must be one of {list(registry)} or a {kind} object; got {given!r}.")
+    return Chosen(type(given), given)
 
 
 def check_count(name: str, value: object, smallest: int = 1) -> int:
@@ -11,6 +35,22 @@ def check_count(name: str, value: object, smallest: int = 1) -> int:
     if type(value) is bool or not isinstance(value, int | np.integer) or value < smallest:
         raise ValueError(f"{name} must be an integer of at least {smallest}; got {value!r}.")
     return int(value)
+
+
+def check_integer(name: str, value: object) -> int:
+    """Return an integer of any sign; True and False are 1 and 0."""
+    try:
+        return operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        raise ValueError(f"{name} must be an integer; got {value!r}.") from None
+
+
+def check_path(name: str, value: object, meaning: str = "a path") -> Path:
+    """Return a path; `meaning` says of what."""
+    try:
+        return Path(cast(str, value))  # which refuses what is neither a text nor a path
+    except TypeError:
+        raise ValueError(f"{name} must be {meaning}; got {value!r}.") from None
 
 
 def check_number(
@@ -39,9 +79,9 @@ def _float(value: int | float | np.integer | np.floating) -> float:
 
 def check_flag(name: str, value: object) -> bool:
     """Return True or False."""
-    if value is not True and value is not False:
+    if type(value) not in (bool, np.bool_):
         raise ValueError(f"{name} must be True or False; got {value!r}.")
-    return value
+    return bool(value)
 
 
 def check_tuple(name: str, value: object, meaning: str) -> tuple[object, ...]:
@@ -57,9 +97,9 @@ def check_widths(name: str, widths: object) -> tuple[int, ...]:
     return tuple(check_count(f"each entry of {name}", width) for width in entries)
 
 
-def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
-    """Return one of the known words."""
+def check_choice(name: str, value: object, choices: Iterable[str], others: str = "") -> str:
+    """Return one of the known words; `others` says in the message what else is accepted, as in " or an Attention"."""
     known = sorted(choices)
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {known}; got {value!r}.")
+        raise ValueError(f"{name} must be one of {known}{others}; got {value!r}.")
     return value

@@ -1,4 +1,4 @@
-"""Random streams that depend on seed, stage and chain only, so nobody's numbers change when chains are added."""
+"""Random streams that depend only on seed, stage and chain, so that adding chains changes no other chain's numbers."""
 
 from enum import IntEnum
 
@@ -21,7 +21,7 @@ class Stage(IntEnum):
 
 
 def draw_seed(random_state: RandomState) -> int:
-    """Return the seed that `random_state` stands for; None draws a fresh one from the system.
+    """Return the seed of `random_state`; None draws a fresh one from the system.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """The package as users meet it: a light import, the public names, and examples that run."""
 
 import ast
-import doctest
 import importlib.metadata
 import inspect
 import re
@@ -74,19 +73,6 @@ def test_an_unknown_name_is_an_attribute_error_that_repeats_it(name):
 def test_an_unknown_name_cannot_be_imported():
     with pytest.raises(ImportError, match="MileTransformer"):
         from mile import MileTransformer  # noqa: F401
-
-
-@pytest.mark.parametrize(
-    "name", ["Mile", "sample", "MileRegressor", pytest.param("MileClassifier", marks=pytest.mark.slow)]
-)
-def test_docstring_example_runs_and_shows_what_it_says(name):
-    tests = doctest.DocTestFinder(recurse=False).find(getattr(mile, name), name, globs={})
-    assert sum(len(test.examples) for test in tests) >= 2
-    runner = doctest.DocTestRunner(verbose=False)
-    report = []
-    for test in tests:
-        runner.run(test, out=report.append)
-    assert runner.failures == 0, "".join(report)
 
 
 def names_taken_from_mile(tree: ast.AST) -> set[str]:

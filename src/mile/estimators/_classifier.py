@@ -1,8 +1,7 @@
 """Classification."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float
@@ -10,12 +9,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from mile._errors import UntrustedFileError
+from mile.configuration import describe
 from mile.estimators._base import AbstractMileEstimator
-from mile.estimators._task import check_weights
+from mile.estimators._task import check_weights, refuse_weightless_classes
 from mile.execution import Backend
+from mile.features.accepted import ClassWeights, InputLike, WeightsLike
 from mile.features.base import AbstractFeatureEncoder
 from mile.fitting.result import Fit
-from mile.likelihoods import AbstractLikelihood
+from mile.likelihoods import AbstractLikelihood, ClassPredictive
+from mile.predict import DEFAULT_MEMORY
 from mile.priors import Prior
 from mile.samplers import DEFAULT, Sampler
 
@@ -64,8 +66,8 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         max_epochs: int = 500,
         patience: int = 10,
         validation_fraction: float = 0.125,
-        class_weight: Mapping[Any, float] | str | None = None,
-        network: Any = None,
+        class_weight: ClassWeights | str | None = None,
+        network: object = None,
         likelihood: str | AbstractLikelihood | None = None,
         encoder: str | AbstractFeatureEncoder | None = None,
         sampler: str | Sampler = "mile",
@@ -110,18 +112,27 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         )
         self.class_weight = class_weight
 
-    def _row_weights(self, sample_weight: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    def _row_weights(self, sample_weight: WeightsLike | None, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         """Return the weight of each row's class times its own."""
         weight = super()._row_weights(sample_weight, x, y)
-        if self.class_weight is None:
-            return weight
-        try:
-            of_class = compute_sample_weight(self.class_weight, y)
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f'class_weight must be "balanced" or a weight for each label; got {self.class_weight!r}: {error}'
-            ) from None
-        return check_weights(of_class if weight is None else weight * of_class, x)
+        if self.class_weight is not None:
+            try:
+                of_class = compute_sample_weight(self.class_weight, y)
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f'class_weight must be "balanced" or a weight for each label; got {self.class_weight!r}: {error}'
+                ) from None
+            weight = check_weights(of_class if weight is None else weight * of_class, x)
+        if weight is not None:
+            refuse_weightless_classes(weight, y)
+        return weight
+
+    def _kept_parameters(self) -> dict[str, object]:
+        kept = super()._kept_parameters()
+        if self.class_weight is not None and self.class_weight != "balanced":
+            pairs = cast(ClassWeights, self.class_weight).items()  # pairs, because the keys of JSON are texts
+            kept["class_weight"] = [[describe(label), float(weight)] for label, weight in pairs]
+        return kept
 
     @classmethod
     def _check_restored(cls, fitted: Fit) -> None:
@@ -133,10 +144,22 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         """The labels, sorted."""
         return cast(np.ndarray, self.fit_.classes)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predictive(self, X: InputLike, memory: int = DEFAULT_MEMORY) -> ClassPredictive:
+        """Return the predictive distribution of each row.
+
+        Parameters
+        ----------
+        X
+            Rows as at fit.
+        memory
+            Bytes that intermediate results may take.
+        """
+        return cast(ClassPredictive, super().predictive(X, memory))
+
+    def predict(self, X: InputLike) -> np.ndarray:
         """Return the most probable label of each row."""
         return self.predictive(X).labels
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "row class"]:
+    def predict_proba(self, X: InputLike) -> Float[np.ndarray, "row class"]:
         """Return the probability of each class, in the order of `classes_`."""
         return self.predictive(X).probs

@@ -1,20 +1,24 @@
-"""X and y as users pass them: checked before any training, and every complaint names the row and the column."""
+"""Checks of X and y before any training; each message names the row and the column."""
 
 import datetime
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
+from mile.estimators._arguments import AbstractArguments
+from mile.features.accepted import Frame, InputLike, ResponseLike
 from mile.features.pixels import check_images
 
 # Other numbers become the first; float32 stays as it is, because a copy in float64 would be the largest array of a fit.
 _DTYPES = [np.float64, np.float32]
 
 
-def check_training_data(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
+def check_training_data(
+    estimator: AbstractArguments, X: InputLike, y: ResponseLike, *, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return finite features in float64 or float32 and a response without gaps; `numeric` asks for numbers in y too.
 
     Raises
@@ -25,14 +29,23 @@ def check_training_data(estimator: BaseEstimator, X: Any, y: Any, *, numeric: bo
     _refuse_non_numeric(X)
     refuse_bad_response(y, numeric)
     # Finiteness of X is checked afterwards, because scikit-learn's check does not name the cell.
-    X, y = validate_data(
-        estimator, X, y, dtype=_DTYPES, ensure_all_finite=False, ensure_min_samples=2, y_numeric=numeric
+    x, response = validate_data(
+        estimator,
+        X,  # pyright: ignore[reportArgumentType]  its default is a text, which pyright takes for its type
+        y,  # pyright: ignore[reportArgumentType]
+        dtype=_DTYPES,
+        ensure_all_finite=False,
+        ensure_min_samples=2,
+        y_numeric=numeric,
     )
-    _refuse_non_finite(estimator, X)
-    return X, y
+    features = np.asarray(x)
+    _refuse_non_finite(estimator, features)
+    return features, np.asarray(response)
 
 
-def check_training_images(estimator: Any, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray]:
+def check_training_images(
+    estimator: AbstractArguments, X: InputLike, y: ResponseLike, *, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return finite images of shape (images, height, width[, channels]) and a response without gaps.
 
     Raises
@@ -41,18 +54,18 @@ def check_training_images(estimator: Any, X: Any, y: Any, *, numeric: bool) -> t
         If anything cannot be used.
     """
     refuse_bad_response(y, numeric)
-    y = column_or_1d(y, warn=True)
+    response = np.asarray(column_or_1d(y, warn=True))
     images = check_images(X)
-    check_consistent_length(images, y)
+    check_consistent_length(images, response)
     if len(images) < 2:
         raise ValueError(f"at least 2 images are needed to fit; got {len(images)}.")
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
     estimator.n_features_in_ = int(np.prod(images.shape[1:]))
-    return images, y
+    return images, response
 
 
-def check_features(estimator: BaseEstimator, X: Any) -> np.ndarray:
+def check_features(estimator: AbstractArguments, X: InputLike) -> np.ndarray:
     """Return finite features in float64 or float32 with the columns of the training data; no rows are fine.
 
     Raises
@@ -61,22 +74,24 @@ def check_features(estimator: BaseEstimator, X: Any) -> np.ndarray:
         If anything cannot be used.
     """
     _refuse_non_numeric(X)
-    X = validate_data(estimator, X, reset=False, dtype=_DTYPES, ensure_all_finite=False, ensure_min_samples=0)
-    _refuse_non_finite(estimator, X)
-    return X
+    checked = validate_data(
+        estimator,
+        X,  # pyright: ignore[reportArgumentType]
+        reset=False,
+        dtype=_DTYPES,
+        ensure_all_finite=False,
+        ensure_min_samples=0,
+    )
+    features = np.asarray(checked)
+    _refuse_non_finite(estimator, features)
+    return features
 
 
-def _refuse_non_numeric(X: Any) -> None:
+def _refuse_non_numeric(X: InputLike) -> None:
     """Name the first cell that is a text, a date or a time."""
-    names = list(X.columns) if hasattr(X, "columns") else None
-    table: Any = np.asarray(X) if isinstance(X, list | tuple) else X
-    if names is None and not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "OUSMm"):
-        return
-    for index in range(table.shape[1]):
-        column = np.asarray(getattr(table, "iloc", table)[:, index])
+    for name, column in _columns(X):
         if column.dtype.kind in "biufc":
             continue
-        name = f"{names[index]!r}" if names is not None else index
         for row, cell in enumerate(column):
             if isinstance(cell, np.datetime64 | np.timedelta64 | datetime.date | datetime.timedelta):
                 raise ValueError(
@@ -94,7 +109,20 @@ def _refuse_non_numeric(X: Any) -> None:
                 break  # dictionaries, missing-value objects: scikit-learn says what is wrong
 
 
-def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
+def _columns(X: InputLike) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the columns of a frame, or of an array that may hold other things than numbers, each with its name."""
+    if hasattr(X, "columns"):
+        by_place: Any = getattr(X, "iloc", X)  # pandas, polars: each has its own type for this
+        for place, name in enumerate(cast(Frame, X).columns):
+            yield repr(name), np.asarray(by_place[:, place])
+        return
+    table = np.asarray(X)
+    if table.ndim == 2 and table.dtype.kind in "OUSMm":
+        for place in range(table.shape[1]):
+            yield str(place), table[:, place]
+
+
+def _refuse_non_finite(estimator: AbstractArguments, X: np.ndarray) -> None:
     finite = np.isfinite(X)
     if not finite.all():
         bad = np.argwhere(~finite)
@@ -108,7 +136,7 @@ def _refuse_non_finite(estimator: Any, X: np.ndarray) -> None:
         )
 
 
-def refuse_bad_response(y: Any, numeric: bool) -> None:
+def refuse_bad_response(y: ResponseLike, numeric: bool) -> None:
     """Name the first entry of y that is missing, infinite or, where y must be numeric, not a number."""
     y = np.asarray(y)
     if y.dtype.kind == "f":
@@ -124,16 +152,16 @@ def refuse_bad_response(y: Any, numeric: bool) -> None:
                 raise ValueError(f"y must be a finite number in every row, but row {row} has {str(value)[:40]!r}.")
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     try:
         return value is None or bool(value != value)
     except TypeError:  # the missing value of pandas does not compare
         return True
 
 
-def _is_finite_number(value: Any) -> bool:
+def _is_finite_number(value: object) -> bool:
     try:
-        return math.isfinite(float(value))
+        return math.isfinite(float(cast(SupportsFloat, value)))
     except (TypeError, ValueError, OverflowError):
         return False
 

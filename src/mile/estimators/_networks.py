@@ -1,35 +1,36 @@
-"""The network that an estimator learns with: what was asked for, or what suits a table."""
+"""The network of an estimator: the one that was asked for, or the default for tables."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
 
 from mile._checks import check_choice, check_count
 from mile.networks import MLP, TEMPLATES, Attention, adapt
+from mile.networks.base import Template
 from mile.samplers import DEFAULT
 
 
 class TableDefaults(NamedTuple):
-    """What a preset stands for where tables are concerned, besides the sampler's own settings."""
+    """What a preset means for tables, besides the sampler's own settings."""
 
     hidden: tuple[int, ...]
     activation: str
-    steps: dict[str, int]  # budgets in the place of the sampler's
+    steps: dict[str, int]  # budgets that replace the sampler's
 
 
 _PAPER = TableDefaults((16, 16), "relu", {})  # paper table 1
 # Chosen on validation rows (experiments/presets): the more rows there are, the more a larger network gains over the
-# steps that it costs in the same time. The borders lie somewhere between tables that were looked at.
+# steps that it costs in the same time. The borders lie between the sizes of the tables that were tried.
 _BY_ROWS = {
     0: TableDefaults((16, 16), "gelu", {}),
     1_000: TableDefaults((16, 16, 16), "gelu", {"warmup_steps": 20_000, "sampling_steps": 5_000}),
     5_000: TableDefaults((32, 32, 32), "gelu", {"warmup_steps": 6_000, "sampling_steps": 1_500}),
 }
-# Other presets have steps of their own, of which the largest network would make `quick` no quicker than `default`.
+# Other presets keep their own steps; with the largest network `quick` would be no quicker than `default`.
 _MOST_ROWS = 1_000
 
 
 def table_defaults(preset: str, n_rows: int) -> TableDefaults:
-    """Return what a preset stands for with so many rows."""
+    """Return what a preset means for a table of so many rows."""
     if preset == "paper":
         return _PAPER
     is_own = preset == DEFAULT
@@ -39,27 +40,32 @@ def table_defaults(preset: str, n_rows: int) -> TableDefaults:
 
 
 def default_network(
-    shape: tuple[int, ...], n_outputs: int, n_rows: int, hidden: Any, activation: str | None, preset: str
+    shape: tuple[int, ...],
+    n_outputs: int,
+    n_rows: int,
+    hidden: Sequence[int] | None,
+    activation: str | None,
+    preset: str,
 ) -> MLP:
-    """Return the perceptron that tables get where no network is asked for; None takes the preset's.
+    """Return the default network of tables, a perceptron.
 
     Parameters
     ----------
     shape
-        Of one row's features.
+        Shape of one row's features.
     n_outputs
-        That the likelihood needs.
+        Outputs that the likelihood needs.
     n_rows
-        On which the preset's widths depend.
+        Number of rows; the preset's widths depend on it.
     hidden, activation
-        What was asked for.
+        Widths of the hidden layers and their activation; None takes the preset's.
     preset
-        Whose network is taken where nothing was.
+        Name of the preset.
 
     Raises
     ------
     ValueError
-        If the rows are not a table's.
+        If the rows are not those of a table.
     """
     if len(shape) != 1:
         raise ValueError(
@@ -75,13 +81,13 @@ def default_network(
     )
 
 
-def choose_template(network: Any, hidden: Any, activation: str | None) -> Any:
-    """Return the network that was asked for, which takes its size from the data.
+def choose_template(network: object, hidden: Sequence[int] | None, activation: str | None) -> Template:
+    """Return the network that was asked for; the data decide its size.
 
     Raises
     ------
     ValueError
-        If there is no such network, or arguments of the default network are given besides.
+        If there is no such network, or arguments of the default network are given too.
     """
     if hidden is not None or activation not in (None, "relu"):  # which earlier versions wrote into files
         raise ValueError(
@@ -92,16 +98,25 @@ def choose_template(network: Any, hidden: Any, activation: str | None) -> Any:
         return TEMPLATES[check_choice("network", network, TEMPLATES)]
     if isinstance(network, Attention):
         raise ValueError("an Attention network reads texts: use MileTextClassifier.")
-    if not isinstance(network, type) and hasattr(network, "sized"):
-        return network
+    if hasattr(type(network), "sized"):
+        return cast(Template, network)
     try:
         return adapt(network)
     except TypeError as error:
         raise ValueError(f"network must be None, one of {sorted(TEMPLATES)} or a network; {error}") from None
 
 
-def check_widths(widths: Any) -> tuple[int, ...]:
+def kept_network(network: object, template: Template) -> str | Template:
+    """Return what a file keeps of a network: its name, or the template, which holds none of the user's code."""
+    return network if isinstance(network, str) else template
+
+
+def check_widths(widths: object) -> tuple[int, ...]:
     """Return the widths of hidden layers as a tuple of counts."""
-    if isinstance(widths, str) or not isinstance(widths, Iterable):
+    try:
+        entries = None if isinstance(widths, str) else tuple(cast(Iterable[object], widths))
+    except TypeError:  # it has no entries
+        entries = None
+    if entries is None:
         raise ValueError(f"hidden_layer_sizes must be a sequence of widths, such as (16, 16); got {widths!r}.")
-    return tuple(check_count("each entry of hidden_layer_sizes", width) for width in widths)
+    return tuple(check_count("each entry of hidden_layer_sizes", width) for width in entries)

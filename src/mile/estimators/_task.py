@@ -1,11 +1,12 @@
-"""What an estimator has to learn: checked rows with their weights, the likelihood of y, the encoder of X."""
+"""A learning task: checked rows with their weights, the likelihood of y, the encoder of X."""
 
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
 from mile import _registry
+from mile._checks import Chosen, choose_part
+from mile.features.accepted import WeightsLike
 from mile.features.base import AbstractFeatureEncoder
 from mile.likelihoods import AbstractLikelihood
 
@@ -26,26 +27,23 @@ class LearningTask(NamedTuple):
         return self.x.shape[1:]
 
 
-def choose_likelihood(given: object, usual: str, task: str) -> type[AbstractLikelihood] | AbstractLikelihood:
-    """Return the family of likelihoods, or the one, that an estimator was given; None takes the usual one.
+def choose_likelihood(given: object, usual: str, task: str) -> Chosen[AbstractLikelihood]:
+    """Return the likelihood that an estimator was given by name or as an object; None takes the default.
 
     Raises
     ------
     ValueError
         If there is none of that name, or it is for another kind of response.
     """
-    kind = usual if given is None else given
-    if isinstance(kind, str):
-        kind = _registry.likelihood[kind]
-    family = kind if isinstance(kind, type) else type(kind)
-    if not issubclass(family, AbstractLikelihood) or family.task != task:
+    chosen = choose_part(_registry.likelihood, usual if given is None else given, AbstractLikelihood)
+    if chosen.family.task != task:
         names = [name for name, known in _registry.likelihood.classes.items() if known.task == task]
         raise ValueError(f"likelihood must be for {task}, one of {sorted(names)} or such an object; got {given!r}.")
-    return kind  # pyright: ignore[reportReturnType]
+    return chosen
 
 
 def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeatureEncoder:
-    """Return the encoder that an estimator was given by name or as an object; None takes the usual one.
+    """Return the encoder that an estimator was given by name or as an object; None takes the default.
 
     Raises
     ------
@@ -54,26 +52,49 @@ def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeat
     """
     if given is None:
         return usual
-    encoder = _registry.encoder[given]() if isinstance(given, str) else given
-    if not isinstance(encoder, AbstractFeatureEncoder):
-        raise ValueError(f"encoder must be one of {sorted(_registry.encoder)} or an encoder; got {given!r}.")
-    return encoder
+    chosen = choose_part(_registry.encoder, given, AbstractFeatureEncoder)
+    return chosen.given or chosen.family()
 
 
-def check_weights(weight: object, x: np.ndarray) -> np.ndarray | None:
+def check_weights(weight: WeightsLike | None, x: np.ndarray) -> np.ndarray | None:
     """Return one finite weight per row that is not negative; None where all rows count once.
 
     Raises
     ------
     ValueError
-        If a weight is missing, not a number, negative, or all of them are zero.
+        If a weight is missing, NaN, infinite or negative, or all of them are zero.
     """
     if weight is None:
         return None
-    checked = np.asarray(_check_sample_weight(weight, x, dtype=np.float64))
+    try:
+        given = np.asarray(weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be one number for each row: {error}.") from None
+    checked = np.full(len(x), given) if given.ndim == 0 else given
+    if checked.shape != (len(x),):
+        raise ValueError(f"sample_weight must be one number for each of the {len(x)} rows; got shape {given.shape}.")
     wrong = np.flatnonzero(~((checked >= 0) & (checked <= np.finfo(np.float32).max)))
     if wrong.size:
-        raise ValueError(
-            f"sample_weight must be finite and not negative, but row {wrong[0]} has {checked[wrong[0]]:g}."
-        )
+        value = f"{checked[wrong[0]]:g}".replace("nan", "NaN")
+        raise ValueError(f"sample_weight must be finite and not negative, but row {wrong[0]} has {value}.")
+    if not checked.any():
+        raise ValueError(f"sample_weight must not be zero in every row, but all {len(x)} rows have weight 0.")
     return None if (checked == 1.0).all() else checked
+
+
+def refuse_weightless_classes(weight: np.ndarray, y: np.ndarray) -> None:
+    """Refuse weights that leave out a whole class.
+
+    Raises
+    ------
+    ValueError
+        If they do; the message names the class and its first row.
+    """
+    labels = y.tolist()
+    known = {label for label, kept in zip(labels, weight > 0, strict=True) if kept}
+    for row, label in enumerate(labels):
+        if label not in known:
+            raise ValueError(
+                f"each class needs a row of positive weight, but all {labels.count(label)} rows of class {label!r} "
+                f"have weight 0, the first in row {row}. Remove these rows, or give them weight."
+            )

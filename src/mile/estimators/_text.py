@@ -1,24 +1,27 @@
 """Classification of texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Self, cast
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from mile._checks import check_choice, check_count
+from mile._checks import check_choice, check_count, check_path
 from mile._errors import UntrustedFileError
 from mile._progress import Progress
-from mile.configuration import describe
+from mile._types import Json
 from mile.data import Dataset
 from mile.ensemble.embeddings import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
 from mile.ensemble.training import Training
+from mile.estimators._arguments import Configuration
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._inputs import refuse_bad_response
 from mile.estimators._task import LearningTask
 from mile.execution import Backend
+from mile.features.accepted import ClassWeights, InputLike, ResponseLike, WeightsLike
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.tokens import SMALLEST_VOCABULARY, TextEncoder, Tokenizer, check_texts
 from mile.fitting.forecast import Forecast
@@ -45,20 +48,20 @@ class MileTextClassifier(MileClassifier):
         Tokens that are read of each text, from its beginning. None takes the network's, 70.
     embedding
         None trains the embeddings of networks that fix them. A `FixedArray` of shape (vocabulary + context, width) is
-        taken as it is; its rows must be those of the tokens that these texts give. The path of a file that
-        `save_embedding` wrote brings embeddings and their tokens.
+        used as it is; its rows must be those of the tokens that these texts give. A path names a file that
+        `save_embedding` wrote, which holds embeddings and their tokens.
     pretraining_epochs
         Passes through the training texts that train the embeddings.
     n_chains, preset, warmup_steps, sampling_steps, n_draws, prior, temperature
-        As of `MileRegressor`.
+        As in `MileRegressor`.
     prior_scale
-        As of `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
+        As in `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
     learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
-        As of `MileRegressor`; the first three also when embeddings are trained.
+        As in `MileRegressor`; the first three also apply when embeddings are trained.
     class_weight
-        As of `MileClassifier`.
+        As in `MileClassifier`.
     sampler, run_dir, store_data, time_limit, backend, address, n_threads, random_state, verbose
-        As of `MileRegressor`.
+        As in `MileRegressor`.
 
     Attributes
     ----------
@@ -109,7 +112,7 @@ class MileTextClassifier(MileClassifier):
         max_epochs: int = 500,
         patience: int = 10,
         validation_fraction: float = 0.125,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: ClassWeights | str | None = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -150,8 +153,8 @@ class MileTextClassifier(MileClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learn tokens, train embeddings that are to be fixed, and fit the ensemble.
+    def fit(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> Self:
+        """Learn tokens, train the embeddings if the network fixes them, and fit the ensemble.
 
         Parameters
         ----------
@@ -165,7 +168,7 @@ class MileTextClassifier(MileClassifier):
         Returns
         -------
         MileTextClassifier
-            Itself.
+            This estimator, fitted.
 
         Raises
         ------
@@ -180,9 +183,14 @@ class MileTextClassifier(MileClassifier):
         return self._fit_named(X, y, None if name is None else [str(name)], getattr(y, "name", None), sample_weight)
 
     def fit_columns(
-        self, X: Any, y: Any, columns: Sequence[str], target: str | None = None, sample_weight: Any = None
-    ) -> Any:
-        """Fit texts whose column has a name, as they come from a file; what is saved knows it.
+        self,
+        X: InputLike,
+        y: ResponseLike,
+        columns: Sequence[str],
+        target: str | None = None,
+        sample_weight: WeightsLike | None = None,
+    ) -> Self:
+        """Fit texts whose column has a name, as they come from a file; files keep the name.
 
         Parameters
         ----------
@@ -197,17 +205,24 @@ class MileTextClassifier(MileClassifier):
             raise ValueError(f"columns must be the name of the one column of texts; got {len(columns)} names.")
         return self._fit_named(X, y, columns, target, sample_weight)
 
-    def _fit_named(self, X: Any, y: Any, columns: Sequence[str] | None, target: Any, sample_weight: Any) -> Any:
+    def _fit_named(
+        self,
+        X: InputLike,
+        y: ResponseLike,
+        columns: Sequence[str] | None,
+        target: object,
+        sample_weight: WeightsLike | None,
+    ) -> Self:
         self.text_name_ = None if columns is None else str(columns[0])
         return super()._fit_named(X, y, None, target, sample_weight)
 
-    def forecast(self, X: Any, y: Any) -> Forecast:
+    def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
         """Say what `fit` would take in time, memory and disk, apart from training embeddings; fits nothing."""
         return super().forecast(X, y)
 
     def _untrained_network(self, task: LearningTask, dataset: Dataset, training: Training) -> Attention:
         network = self._sized(task)
-        if network.embedding is None and network.pretrained:  # any will do to measure time
+        if network.embedding is None and network.pretrained:  # its values do not change the time
             size = (network.vocabulary + network.context, network.width)
             network = replace(network, embedding=FixedArray(np.zeros(size)))
         return network
@@ -222,7 +237,7 @@ class MileTextClassifier(MileClassifier):
         """
         check_is_fitted(self)
         if self.embedding_ is None:
-            raise ValueError("the embeddings of this network are sampled, each draw has its own: nothing is fixed.")
+            raise ValueError("this network samples its embeddings, so there are no fixed ones to save.")
         save_embedding(path, self.embedding_, self.tokenizer_)
 
     @property
@@ -233,19 +248,17 @@ class MileTextClassifier(MileClassifier):
     @property
     def embedding_(self) -> FixedArray | None:
         """The fixed embeddings, None if they are sampled."""
-        return self.fit_.network.embedding
+        return cast(Attention, self.fit_.network).embedding
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
         return tags
 
     def _template(self) -> Attention:
         network = self.network
-        if isinstance(network, str):
-            network = TEXT_TEMPLATES[check_choice("network", network, TEXT_TEMPLATES)]
         if not isinstance(network, Attention):
-            raise ValueError(f"network must be one of {sorted(TEXT_TEMPLATES)} or an Attention; got {network!r}.")
+            network = TEXT_TEMPLATES[check_choice("network", network, TEXT_TEMPLATES, " or an Attention")]
         wanted = {"vocabulary": self.vocabulary_size, "context": self.context}
         network = replace(network, **{name: value for name, value in wanted.items() if value is not None})
         if network.vocabulary < SMALLEST_VOCABULARY:
@@ -255,22 +268,25 @@ class MileTextClassifier(MileClassifier):
             )
         return network
 
-    def _configuration(self, n_rows: int = 0) -> dict[str, Any]:
+    def _configuration(self, n_rows: int = 0) -> Configuration:
         network = self._template()
         check_count("pretraining_epochs", self.pretraining_epochs)
-        if not isinstance(self.embedding, FixedArray | str | Path | None):
-            raise ValueError(f"embedding must be None, a FixedArray or the path of a file; got {self.embedding!r}.")
+        table = _given_table(self.embedding)
+        if table is None and self.embedding is not None:
+            check_path("embedding", self.embedding, "None, a FixedArray or the path of a file")
         if self.embedding is not None and network.embedding is not None:
             raise ValueError("the network has an embedding of its own: leave embedding out.")
-        if isinstance(self.embedding, FixedArray):
-            replace(network, embedding=self.embedding)  # must fit
+        if table is not None:
+            replace(network, embedding=table)  # which checks its shape
         return super()._configuration(n_rows)
 
-    def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
+    def _checked(
+        self, X: InputLike, y: ResponseLike, *, numeric: bool
+    ) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
         texts = check_texts(X)
         refuse_bad_response(y, numeric)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(texts, y)
+        labels = np.asarray(column_or_1d(y, warn=True))
+        check_consistent_length(texts, labels)
         if len(texts) < 2:
             raise ValueError(f"at least 2 texts are needed to fit; got {len(texts)}.")
         self.n_features_in_ = 1
@@ -285,7 +301,7 @@ class MileTextClassifier(MileClassifier):
                 f"{network.vocabulary}: give vocabulary_size."
             )
         encoder = TextEncoder(context=network.context, vocabulary=network.vocabulary, tokenizer=tokenizer)
-        return np.array([*texts, None], object)[:-1], y, encoder  # with the None numpy keeps every text as it is
+        return np.array([*texts, None], object)[:-1], labels, encoder  # with the None numpy keeps every text as it is
 
     def _sized(self, task: LearningTask) -> Attention:
         network = self._template()
@@ -299,21 +315,32 @@ class MileTextClassifier(MileClassifier):
         """Return the network, its embeddings trained if they are to be fixed."""
         network, train = self._sized(task), dataset.train
         if network.pretrained and network.embedding is None:
-            options: dict[str, Any] = {"epochs": self.pretraining_epochs, "training": training, "progress": progress}
-            n_classes = task.likelihood.n_outputs
-            table = pretrain_embedding(train.x, train.y, n_classes, network, seed=seed, weight=train.weight, **options)
+            table = pretrain_embedding(
+                train.x,
+                train.y,
+                task.likelihood.n_outputs,
+                network,
+                seed=seed,
+                weight=train.weight,
+                epochs=self.pretraining_epochs,
+                training=training,
+                progress=progress,
+            )
             network = replace(network, embedding=table)
         return network
 
-    def _features(self, X: Any) -> np.ndarray:
+    def _features(self, X: InputLike) -> np.ndarray:
         return np.array([*check_texts(X), None], object)[:-1]
 
-    def _origin(self, seed: int) -> dict[str, Any]:
-        origin = super()._origin(seed)
-        if self.embedding is not None:
-            given = self.embedding if isinstance(self.embedding, FixedArray) else self._given_embedding
-            origin["parameters"]["embedding"] = describe(given)  # a path is not the model's
-        return origin | {"feature_names": None if self.text_name_ is None else [self.text_name_]}
+    def _kept_parameters(self) -> dict[str, object]:
+        kept = super()._kept_parameters()
+        if self.embedding is not None:  # a path does not belong to the model
+            kept["embedding"] = _given_table(self.embedding) or self._given_embedding
+        return kept
+
+    def _origin(self, seed: int) -> dict[str, Json]:
+        names: Json = None if self.text_name_ is None else [self.text_name_]
+        return super()._origin(seed) | {"feature_names": names}
 
 
 def tokenizer_of(fitted: Fit) -> Tokenizer:
@@ -334,9 +361,16 @@ def tokenizer_of(fitted: Fit) -> Tokenizer:
     return encoder.learned
 
 
+def _given_table(embedding: object) -> FixedArray | None:
+    """Return the embeddings if they are given as such, and not as the path of a file."""
+    return embedding if isinstance(embedding, FixedArray) else None
+
+
 def _read_given(embedding: FixedArray | str | Path) -> tuple[FixedArray, Tokenizer | None]:
-    if isinstance(embedding, FixedArray):
-        return embedding, None
-    if not Path(embedding).is_file():
+    table = _given_table(embedding)
+    if table is not None:
+        return table, None
+    path = check_path("embedding", embedding)
+    if not path.is_file():
         raise ValueError(f"embedding must be the path of a file; there is none at {str(embedding)!r}.")
-    return load_embedding(embedding), load_tokenizer(embedding)
+    return load_embedding(path), load_tokenizer(path)

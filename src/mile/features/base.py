@@ -1,7 +1,7 @@
 """The contract of a feature encoder: it turns what users have into rows of float32 numbers.
 
-An encoder is an immutable value. As it is built it knows how to learn; `fit` returns one that has learned from the
-training rows. What it has learned is kept in files as tensors and a few plain values, never as code.
+An encoder is an immutable value. `fit` returns a new one that has learned from the training
+rows. What it has learned is kept in files as tensors and a few plain values, never as code.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ class AbstractFeatureEncoder(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
-        """Return what a file must keep of what was learned, by name."""
+        """Return the learned arrays that a file must keep, by name."""
 
     @classmethod
     @abstractmethod
@@ -47,12 +47,21 @@ class AbstractFeatureEncoder(ABC):
             If anything is missing, unknown or impossible.
         """
 
+    def check(self, x: np.ndarray) -> None:  # noqa: B027  by default every x is fine
+        """Refuse rows to predict that cannot be on the scale of the training rows.
+
+        Raises
+        ------
+        ValueError
+            If they are not; the message says why.
+        """
+
     def settings(self) -> dict[str, Plain]:
         """Return the plain values that a file must keep besides the tensors."""
         return {}
 
     def n_columns(self, n_features: int) -> int | None:
-        """Return how many columns X has where so many features come out; None if that cannot be said."""
+        """Return the number of columns of X that give so many features; None if it is not known."""
         return None
 
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:

@@ -47,7 +47,7 @@ class Standardizer(AbstractFeatureEncoder):
 
     @classmethod
     def _learn_weighted(cls, values: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> Self:
-        """Do the same with the weights of the chosen rows: a weight of two counts as the row twice."""
+        """Learn both by weight: a weight of two counts as the row twice."""
         size = np.max([np.max(np.abs(block), axis=0) for _, block in _blocks(values, rows)], axis=0)
         size = np.where(size > 0, size, 1.0)
         total = weight.sum()
@@ -131,7 +131,7 @@ class Standardizer(AbstractFeatureEncoder):
 
 
 def _blocks(values: np.ndarray, rows: Int[np.ndarray, " chosen"]) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the rows of a table in float64 piece by piece, each with its place among them."""
+    """Yield the rows of a table in float64, block by block, each with its slice."""
     length = max(1, _BLOCK_CELLS // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(rows), length):
         where = slice(start, start + length)

@@ -1,22 +1,23 @@
-"""Images: their pixels checked and put on one scale that all share."""
+"""Images: checks of their pixels, and one scale for all of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from mile import _registry
 from mile._errors import UntrustedFileError
+from mile.features.accepted import InputLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
 from mile.features.numbers import Standardizer
 
 _BYTE = 255.0  # the largest value of uint8
 
 
-def is_images(X: Any) -> bool:
-    """Say whether an array, or what can be made one, has more axes than a table."""
+def is_images(X: InputLike) -> bool:
+    """Say whether X has more axes than a table."""
     if hasattr(X, "columns"):
         return False
     try:
@@ -26,7 +27,7 @@ def is_images(X: Any) -> bool:
 
 
 def check_images(
-    X: Any, wanted: tuple[int, ...] | None = None, scale: "PixelScale | None" = None
+    X: InputLike, wanted: tuple[int, ...] | None = None, encoder: AbstractFeatureEncoder | None = None
 ) -> Float[np.ndarray, "row ..."]:
     """Return finite images; no images are fine.
 
@@ -36,13 +37,13 @@ def check_images(
         Images of shape (images, height, width) or (images, height, width, channels), numbers of any kind.
     wanted
         Shape of the images at fit.
-    scale
-        Scale of their pixels at fit.
+    encoder
+        Encoder of the images at fit.
 
     Raises
     ------
     ValueError
-        If the shape, the kind of numbers or their range is another one.
+        If the shape, the dtype or the range of values is wrong.
     """
     images = np.asarray(X)
     if images.ndim not in (3, 4) or 0 in images.shape[1:]:
@@ -63,15 +64,15 @@ def check_images(
             f"image {place[0]} has the value {images[tuple(place)]} at {tuple(place[1:].tolist())}; every pixel must "
             "be finite."
         )
-    if scale is not None and images.size:
-        _refuse_other_scale(images, scale)
+    if encoder is not None:
+        encoder.check(images)
     return images
 
 
 @_registry.encoder("pixels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PixelScale(AbstractFeatureEncoder):
-    """Pixels mapped to [0, 1], all alike: from 0 to 255 for bytes, else by the range of the training rows."""
+    """Map all pixels to [0, 1]: from 0 to 255 for bytes, else from the range of the training rows."""
 
     low: float = 0.0
     high: float = _BYTE
@@ -95,12 +96,29 @@ class PixelScale(AbstractFeatureEncoder):
         shift, scale = np.full(n_pixels, self.low), np.full(n_pixels, self.high - self.low)
         return Standardizer(shift=shift, scale=scale).apply(x, rows)
 
+    def check(self, x: np.ndarray) -> None:
+        """Refuse pixels from 0 to 1 where the training rows have 0 to 255, and the reverse."""
+        if not x.size:
+            return
+        highest = float(x.max())
+        fractions = x.dtype.kind == "f" and 0.0 < highest <= 1.0 and bool((x != np.round(x)).any())
+        if self.high >= _BYTE / 2 and fractions:
+            raise ValueError(
+                f"the model was fitted to pixels up to {self.high:g}, but these go up to {highest:g}: multiply them "
+                "by 255, or fit to images on the same scale."
+            )
+        if self.high <= 1.0 and x.dtype.kind in "iu" and highest > 1.0:
+            raise ValueError(
+                f"the model was fitted to pixels up to {self.high:g}, but these are whole numbers up to {highest:g}: "
+                "scale them as at fit."
+            )
+
     def n_columns(self, n_features: int) -> int | None:
         """Return one column for each feature."""
         return n_features
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Return nothing: two numbers are all there is."""
+        """Return nothing: the range is kept among the settings."""
         return {}
 
     def settings(self) -> dict[str, Plain]:
@@ -112,26 +130,10 @@ class PixelScale(AbstractFeatureEncoder):
         """Return the scale that a file has kept."""
         low, high = settings.get("low"), settings.get("high")
         known = set(settings) == {"low", "high"} and not tensors
-        if not known or not isinstance(low, float) or not isinstance(high, float) or not -np.inf < low < high < np.inf:
+        if not known or type(low) is not float or type(high) is not float or not -np.inf < low < high < np.inf:
             raise UntrustedFileError("the scale of pixels must have a finite range, low and high.")
         return cls(low=low, high=high)
 
 
 def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape, 1)[:3]
-
-
-def _refuse_other_scale(images: np.ndarray, scale: PixelScale) -> None:
-    """Notice pixels from 0 to 1 where the model knows 0 to 255, and the reverse."""
-    highest_at_fit, highest = scale.high, float(images.max())
-    fractions = images.dtype.kind == "f" and 0.0 < highest <= 1.0 and bool((images != np.round(images)).any())
-    if highest_at_fit >= _BYTE / 2 and fractions:
-        raise ValueError(
-            f"the model was fitted to pixels up to {highest_at_fit:g}, but these go up to {highest:g}: multiply them "
-            "by 255, or fit to images on the same scale."
-        )
-    if highest_at_fit <= 1.0 and images.dtype.kind in "iu" and highest > 1.0:
-        raise ValueError(
-            f"the model was fitted to pixels up to {highest_at_fit:g}, but these are whole numbers up to {highest:g}: "
-            "scale them as at fit."
-        )

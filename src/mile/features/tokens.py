@@ -5,14 +5,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from types import ModuleType
+from typing import Protocol, Self, cast
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from mile import _registry
-from mile._checks import check_count
+from mile._checks import check_count, check_tuple
 from mile._errors import UntrustedFileError
+from mile.features.accepted import InputLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
 
 PADDING = 0  # fills up texts at their end; no text contains it
@@ -28,6 +30,23 @@ _LONGEST_FILE = 1 << 22  # bytes of JSON
 _BATCH = 1_000  # texts that are encoded at a time
 _LINE_BREAK = re.compile(r"<br\s*/?>")
 _MISSING = "needs the tokenizers package, which is not installed: pip install 'mile-bnn[text]'."
+
+
+class Encoding(Protocol):
+    """One text, as the tokenizers package encodes it."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Numbers of the tokens."""
+        ...
+
+
+class BatchEncoder(Protocol):
+    """What is used of the tokenizers package, which is optional."""
+
+    def encode_batch(self, texts: list[str], /) -> Sequence[Encoding]:
+        """Encode texts on all cores."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +75,7 @@ class Tokenizer:
     merges: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.merges, tuple) or len(self.merges) > _MOST_MERGES:
+        if len(check_tuple("merges", self.merges, "pairs of tokens")) > _MOST_MERGES:
             raise ValueError(f"merges must be a tuple of at most {_MOST_MERGES:,} pairs.")
         if len(set(self.merges)) != len(self.merges):
             raise ValueError("a pair of tokens occurs twice among the merges.")
@@ -71,7 +90,7 @@ class Tokenizer:
         texts
             Training texts.
         vocabulary
-            Most tokens, padding and the 256 bytes included; few texts may give fewer.
+            Largest number of tokens, with padding and the 256 bytes; few texts may give fewer.
 
         Raises
         ------
@@ -83,7 +102,7 @@ class Tokenizer:
         vocabulary = check_count("vocabulary", vocabulary, SMALLEST_VOCABULARY)
         texts = check_texts(texts)
         library = _library()
-        learner: Any = library.Tokenizer(library.models.BPE())
+        learner = library.Tokenizer(library.models.BPE())
         learner.pre_tokenizer = _splitter(library)
         trainer = library.trainers.BpeTrainer(
             vocab_size=vocabulary - 1,
@@ -101,13 +120,12 @@ class Tokenizer:
 
     @cached_property
     def tokens(self) -> tuple[bytes, ...]:
-        """What each token stands for; nothing for padding."""
+        """The bytes of each token; none for padding."""
         found = [b"", *(bytes([byte]) for byte in range(_N_BYTES))]
         known = set(found)
         for pair in self.merges:
-            is_pair = isinstance(pair, tuple) and len(pair) == 2 and all(type(one) is int for one in pair)
-            if not is_pair or not all(PADDING < one < len(found) for one in pair):
-                raise ValueError(f"a merge must be of two earlier tokens; got {str(pair)[:80]}.")
+            if [type(one) for one in pair] != [int, int] or not all(PADDING < one < len(found) for one in pair):
+                raise ValueError(f"a merge must be a pair of earlier tokens; got {str(pair)[:80]}.")
             token = found[pair[0]] + found[pair[1]]
             if len(token) > _LONGEST_TOKEN:
                 raise ValueError(f"a token can stand for at most {_LONGEST_TOKEN} bytes; one has {len(token)}.")
@@ -144,11 +162,11 @@ class Tokenizer:
         return numbers
 
     def decode(self, numbers: Iterable[float]) -> str:
-        """Return the prepared text that tokens stand for; bytes that are no text become question marks in a box."""
+        """Return the prepared text that tokens stand for; bytes that are not UTF-8 become the replacement character."""
         return b"".join(self.tokens[int(number)] for number in numbers).decode("utf-8", "replace").strip()
 
     def to_bytes(self) -> bytes:
-        """Return all there is to keep, as JSON."""
+        """Return the tokenizer as JSON."""
         return json.dumps({"format": _FORMAT, "merges": self.merges}, separators=(",", ":"), sort_keys=True).encode()
 
     @classmethod
@@ -164,8 +182,8 @@ class Tokenizer:
             raise UntrustedFileError(f"a tokenizer takes at most {_LONGEST_FILE:,} bytes; these are {len(data):,}.")
         try:
             found = json.loads(data)
-            if not isinstance(found, dict) or found.get("format") != _FORMAT or not isinstance(found["merges"], list):
-                raise ValueError("it is not a list of merges of a known format")
+            if found["format"] != _FORMAT:
+                raise ValueError("its format is not known")
             tokenizer = cls(merges=tuple(tuple(pair) for pair in found["merges"]))  # pyright: ignore[reportArgumentType]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UntrustedFileError(f"not a tokenizer: {str(error)[:200]}") from error
@@ -178,7 +196,7 @@ class Tokenizer:
         return max(map(len, self.tokens))
 
     def _beginning(self, text: str, context: int) -> str:
-        """Return so much of a prepared text that its first `context` tokens are those of the whole.
+        """Return a prefix of the prepared text that has the same first `context` tokens.
 
         Words are matched from left to right and have at most `_LONGEST_WORD` characters and a space, so a cut changes
         at most the word that it falls in, and that begins no more than so many characters before. All words before
@@ -188,12 +206,12 @@ class Tokenizer:
         return _writable(_plain(text)[: context * self._longest + _LONGEST_WORD + 1])
 
     @cached_property
-    def _encoder(self) -> Any:
+    def _encoder(self) -> BatchEncoder:
         library = _library()
         spelled = ["".join(_LETTERS[byte] for byte in token) for token in self.tokens]
         numbers = {token: number for number, token in enumerate(spelled) if number != PADDING}
         merges = [(spelled[left], spelled[right]) for left, right in self.merges]
-        encoder: Any = library.Tokenizer(library.models.BPE(numbers, merges))
+        encoder = library.Tokenizer(library.models.BPE(numbers, merges))
         encoder.pre_tokenizer = _splitter(library)
         return encoder
 
@@ -206,9 +224,9 @@ class TextEncoder(AbstractFeatureEncoder):
     Parameters
     ----------
     context
-        Tokens that are read of each text.
+        Number of tokens to read of each text.
     vocabulary
-        Most tokens to learn.
+        Largest number of tokens to learn.
     tokenizer
         The tokens; None learns them from the training texts.
     """
@@ -272,7 +290,7 @@ def _read_tokenizer(data: bytes) -> Tokenizer:
     return Tokenizer.from_bytes(data)
 
 
-def check_texts(texts: Any) -> Sequence[str]:
+def check_texts(texts: InputLike) -> Sequence[str]:
     """Return a list of texts.
 
     Raises
@@ -283,12 +301,13 @@ def check_texts(texts: Any) -> Sequence[str]:
     if isinstance(texts, str | bytes):
         raise ValueError("texts must be a list of texts; got one. Put it in a list: [text].")
     if getattr(texts, "ndim", 1) != 1:
+        shape = np.asarray(texts).shape
         raise ValueError(
-            f"texts must be a list or a single column of texts; got shape {np.shape(texts)}. Choose the column, such "
-            'as table["text"].'
+            f"texts must be a list or a single column of texts; got shape {shape}. Choose the column, such as "
+            'table["text"].'
         )
     try:
-        found = list(texts)
+        found = list(cast(Iterable[str], texts))
     except TypeError:
         raise ValueError(f"texts must be a list of texts; got {type(texts).__name__}.") from None
     for row, text in enumerate(found):
@@ -299,7 +318,7 @@ def check_texts(texts: Any) -> Sequence[str]:
     return found
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):  # the missing value of pandas does not compare, and arrays have no truth
@@ -313,11 +332,11 @@ def _plain(text: str) -> str:
 
 
 def _writable(text: str) -> str:
-    """Replace halves of characters, which Python's texts can hold and UTF-8 cannot."""
+    """Replace lone surrogates, which Python's strings can hold and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import tokenizers
     except ImportError as error:
@@ -325,8 +344,8 @@ def _library() -> Any:
     return tokenizers
 
 
-def _splitter(library: Any) -> Any:
-    """Return what cuts prepared texts into words, of letters, of digits or of other signs, and writes their bytes."""
+def _splitter(library: ModuleType) -> object:
+    """Return the splitter of prepared texts into words of letters, digits or other signs, and then bytes."""
     steps = library.pre_tokenizers
     words = steps.Split(library.Regex(_PATTERN), "isolated")
     return steps.Sequence([words, steps.ByteLevel(add_prefix_space=False, use_regex=False)])

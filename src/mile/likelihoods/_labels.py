@@ -28,7 +28,7 @@ def write_labels(labels: np.ndarray) -> dict[str, np.ndarray]:
         if (wide == labels).all():
             return {_NUMBERS: wide}
     words = labels.tolist()
-    if not all(isinstance(word, str) for word in words):
+    if not _are_words(words):
         raise TypeError(f"labels must be numbers or strings to be kept in a file; got {labels.dtype}.")
     text = np.frombuffer(json.dumps(words).encode(), np.uint8)
     if len(text) > _LONGEST_TEXT or _words(words) is None:
@@ -83,12 +83,16 @@ def _read_text(text: np.ndarray) -> np.ndarray:
         words = json.loads(text.tobytes())
     except (ValueError, RecursionError) as error:
         raise UntrustedFileError("the labels are not readable.") from error
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    if not _are_words(words):
         raise UntrustedFileError("the labels must be a list of words.")
     labels = _words(words)
     if labels is None:
         raise UntrustedFileError("the labels are longer than labels can be, or end in a NUL.")
     return labels
+
+
+def _are_words(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _words(words: list[str]) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Quantiles of a mixture of distributions, and the integrals of which its CRPS is made."""
+"""Quantiles of a mixture of distributions, and the integrals for its CRPS."""
 
 from collections.abc import Callable
 

@@ -34,7 +34,7 @@ from mile.likelihoods.base import (
 
 @dataclass(frozen=True, eq=False)
 class LabeledResponse(AbstractResponse):
-    """Labels that class codes from 0 stand for; None stands for the codes themselves."""
+    """The labels of class codes from 0; None means the codes themselves."""
 
     n_classes: int
     given: np.ndarray | None = None
@@ -88,8 +88,7 @@ class Categorical(AbstractLikelihood):
     is_numeric = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int) or self.n_classes < 2:
-            raise ValueError(f"a classifier needs at least 2 classes; got {self.n_classes!r}.")
+        check_count("n_classes", self.n_classes, smallest=2)
 
     @property
     def n_outputs(self) -> int:
@@ -111,7 +110,7 @@ class Categorical(AbstractLikelihood):
 
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
-        """Return labels, of which there must be two."""
+        """Return labels, which must be of at least two classes."""
         from sklearn.utils.multiclass import check_classification_targets  # heavy, and of use to estimators only
 
         check_classification_targets(y)
@@ -135,7 +134,7 @@ class Categorical(AbstractLikelihood):
         return LabeledResponse(self.n_classes, np.unique(y))
 
     def plain_response(self) -> AbstractResponse:
-        """Return codes that stand for themselves."""
+        """Return the encoding of codes as themselves."""
         return LabeledResponse(self.n_classes)
 
     def check_encoded(self, y: Encoded, name: str) -> None:
@@ -157,7 +156,7 @@ class Categorical(AbstractLikelihood):
         return LabeledResponse(self.n_classes, labels)
 
     def strata(self, y: np.ndarray) -> Int[np.ndarray, " row"] | None:
-        """Return the classes, each of which gives its share to a split."""
+        """Return the classes: a split takes the same share of each."""
         return np.unique(y, return_inverse=True)[1]
 
     def predictive(self, mixture: Mixture, response: AbstractResponse) -> "ClassPredictive":

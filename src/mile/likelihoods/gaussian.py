@@ -41,7 +41,7 @@ class Gaussian(AbstractNumberLikelihood):
         return -log_scale - 0.5 * jnp.square(standardized) - _LOG_SQRT_TWO_PI
 
     def components(self, outputs: OutputsOfDraws) -> "NormalComponents":
-        """Return the normal distributions that outputs stand for."""
+        """Return the normal distributions of outputs."""
         location, log_scale = np.moveaxis(outputs.astype(np.float64), 1, 0)
         return NormalComponents(location, np.exp(np.clip(log_scale, -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT)))
 

@@ -133,7 +133,7 @@ class AbstractNumberLikelihood(AbstractLikelihood):
 
     @abstractmethod
     def components(self, outputs: OutputsOfDraws) -> AbstractComponents:
-        """Return the distributions that outputs of draws stand for, in float64."""
+        """Return the distributions of the outputs of draws, in float64."""
 
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a network says of its flat vector: the layers it is made of, in order."""
+"""The layers of a network's flat vector, in order."""
 
 from typing import NamedTuple
 

@@ -45,7 +45,7 @@ class Library(Protocol):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What decides the program; two networks that agree on it share one."""
+        """What decides the compiled program; networks that agree on it share one."""
         ...
 
     def start(self, key: Key, example: jax.Array) -> PyTree:
@@ -83,11 +83,11 @@ class Linen:
 
     @property
     def spreads(self) -> None:
-        """There are none: the network draws its weights."""
+        """None: the network draws its own weights."""
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What decides the program; two networks that agree on it share one."""
+        """What decides the compiled program; networks that agree on it share one."""
         return (self.module,)
 
     def start(self, key: Key, example: jax.Array) -> PyTree:
@@ -96,7 +96,7 @@ class Linen:
         others = sorted(set(variables) - {"params"})
         if others:
             raise UnsuitableError(
-                f"the flax linen network keeps {' and '.join(others)} besides its params, which no posterior is over; "
+                f"the flax linen network keeps {' and '.join(others)} besides its params, and these cannot be sampled; "
                 "leave out layers that remember batches (use LayerNorm or GroupNorm in place of BatchNorm)."
             )
         return variables.get("params", {})
@@ -129,14 +129,14 @@ class Nnx:
         kinds = sorted({type(variable).__name__ for variable in variables})
         if kinds:
             raise ValueError(
-                f"the flax nnx network keeps {' and '.join(kinds)} besides its Params, which no posterior is over; "
+                f"the flax nnx network keeps {' and '.join(kinds)} besides its Params, and these cannot be sampled; "
                 "leave out layers that remember batches (use LayerNorm or GroupNorm in place of BatchNorm)."
             )
         return Nnx(definition, weights, generators, _spreads(weights, "flax nnx"))
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What decides the program; two networks that agree on it share one."""
+        """What decides the compiled program; networks that agree on it share one."""
         return (self.definition, self.spreads)
 
     def start(self, key: Key, example: jax.Array) -> PyTree:
@@ -173,7 +173,7 @@ class Equinox:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What decides the program; two networks that agree on it share one."""
+        """What decides the compiled program; networks that agree on it share one."""
         return (*jax.tree.flatten(self.rest), jax.tree.structure(self.weights), self.spreads)
 
     def start(self, key: Key, example: jax.Array) -> PyTree:
@@ -204,11 +204,11 @@ class Pair:
 
     @property
     def spreads(self) -> None:
-        """There are none: the network draws its weights."""
+        """None: the network draws its own weights."""
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What decides the program; two networks that agree on it share one."""
+        """What decides the compiled program; networks that agree on it share one."""
         return self.functions
 
     def start(self, key: Key, example: jax.Array) -> PyTree:
@@ -230,7 +230,7 @@ def recognize(network: object) -> Library:
     Raises
     ------
     TypeError
-        If it is of none.
+        If no library is known for it.
     ValueError
         If it holds what cannot be sampled.
     """
@@ -252,7 +252,7 @@ def _is_linen(network: object) -> TypeGuard[LinenModule]:
 
 def _is_module(network: object, library: str) -> bool:
     kind = getattr(sys.modules.get(library), "Module", None)
-    return isinstance(kind, type) and isinstance(network, kind)
+    return kind is not None and isinstance(network, kind)
 
 
 def _is_array(leaf: object) -> bool:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mile._errors import UntrustedFileError
 from mile._types import Json
@@ -15,6 +15,8 @@ _MOST_AXES = 32
 _LONGEST_PATH = 1000
 _LONGEST_DTYPE = 20
 _MOST_SHOWN = 5  # differences in a message
+
+Sized = TypeVar("Sized", dict, list, str)
 
 
 class Leaf(NamedTuple):
@@ -49,7 +51,7 @@ class Signature:
         return f"{self.library}, {arrays}, {self.dimension:,} weights"
 
     def describe(self) -> dict[str, Json]:
-        """Return what JSON can hold of it."""
+        """Return it as JSON."""
         arrays: list[Json] = [
             {"path": leaf.path, "shape": list(leaf.shape), "dtype": leaf.dtype} for leaf in self.leaves
         ]
@@ -72,7 +74,7 @@ class Signature:
         if found:
             more = f"; and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
             raise ValueError(
-                f"the network you gave is not the one of the file: {'; '.join(found[:_MOST_SHOWN])}{more}. Give the "
+                f"the network you gave is not the one in the file: {'; '.join(found[:_MOST_SHOWN])}{more}. Give the "
                 "network that was fitted."
             )
 
@@ -86,11 +88,11 @@ def read_signature(description: object) -> Signature:
         If it is not the description of a signature.
     """
     library, shape, n_outputs, entries = _read_fields(description, "library", "input_shape", "n_outputs", "arrays")
-    arrays = _read_list(entries, _MOST_ARRAYS)
+    arrays = _read(entries, list, _MOST_ARRAYS)
     if library not in LIBRARIES or not arrays:
         raise _wrong(description)
     signature = Signature(
-        library=_read_text(library, _LONGEST_PATH),
+        library=_read(library, str, _LONGEST_PATH),
         input_shape=_read_shape(shape),
         n_outputs=_read_size(n_outputs),
         leaves=tuple(map(_read_leaf, arrays)),
@@ -102,30 +104,26 @@ def read_signature(description: object) -> Signature:
 
 def _read_leaf(entry: object) -> Leaf:
     path, shape, dtype = _read_fields(entry, "path", "shape", "dtype")
-    return Leaf(_read_text(path, _LONGEST_PATH), _read_shape(shape), _read_text(dtype, _LONGEST_DTYPE))
+    return Leaf(_read(path, str, _LONGEST_PATH), _read_shape(shape), _read(dtype, str, _LONGEST_DTYPE))
 
 
 def _read_fields(value: object, *names: str) -> list[object]:
     """Return the fields of an object that has these and no others."""
-    if not isinstance(value, dict) or set(value) != set(names):
+    fields = _read(value, dict, len(names))
+    if set(fields) != set(names):
         raise _wrong(value)
-    return [value[name] for name in names]
+    return [fields[name] for name in names]
 
 
-def _read_list(value: object, longest: int) -> list[object]:
-    if not isinstance(value, list) or len(value) > longest:
-        raise _wrong(value)
-    return value
-
-
-def _read_text(value: object, longest: int) -> str:
-    if not isinstance(value, str) or len(value) > longest:
+def _read(value: object, kind: type[Sized], longest: int) -> Sized:
+    """Return a value of one type that is not too long."""
+    if not isinstance(value, kind) or len(value) > longest:
         raise _wrong(value)
     return value
 
 
 def _read_shape(value: object) -> tuple[int, ...]:
-    shape = tuple(map(_read_size, _read_list(value, _MOST_AXES)))
+    shape = tuple(map(_read_size, _read(value, list, _MOST_AXES)))
     if math.prod(shape) > _MOST_NUMBERS:
         raise _wrong(value)
     return shape

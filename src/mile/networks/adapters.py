@@ -26,7 +26,7 @@ _MEANING = "Regression needs two outputs, a location and the logarithm of a scal
 
 
 def adapt(network: object) -> "Adapter":
-    """Return a network of another library as one that can be sampled, its shapes still open.
+    """Return a network of another library as one that can be sampled; the data decide its shapes.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Adapter:
         )
 
     def form(self, input_shape: tuple[int, ...], n_outputs: int) -> Signature:
-        """Return the shapes of its arrays for rows of a shape, though it may not work with them.
+        """Return the shapes of its arrays for rows of a shape, without checking that it works with them.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Adapter:
             if not jnp.issubdtype(shape.dtype, jnp.floating):
                 raise ValueError(
                     f"{leaf.path} of the {self.code.name} network is of {leaf.dtype}, but all arrays of a network must "
-                    "be floats, for they are sampled. Keep constants outside of its arrays."
+                    "be floats, because they are sampled. Keep constants outside of its arrays."
                 )
         if not sum(leaf.size for leaf in leaves):
             raise ValueError(f"the {self.code.name} network has no weights, so there is nothing to sample.")
@@ -152,7 +152,7 @@ class Adapted(AbstractNetwork):
 
     @property
     def start(self) -> str | None:
-        """What starting weights depend on besides a key, in short; None if on nothing."""
+        """Hash of what starting weights depend on besides a key; None if there is nothing."""
         if self.code.spreads is None:
             return None
         text = " ".join(f"{number:.4g}" for spread in self.code.spreads for number in spread)

@@ -41,7 +41,7 @@ class Attention(AbstractNetwork):
     context
         Tokens of a text.
     width
-        Numbers that stand for a token.
+        Width of the embedding of a token.
     heads, attention_width
         Heads, and the width of queries, keys and values of all heads together.
     hidden
@@ -191,7 +191,7 @@ class Attention(AbstractNetwork):
         """Floats of intermediate results per text.
 
         Attention itself is not among them: its blocks are of a fixed size. Nor are the projections of single tokens,
-        of which there are never more than the vocabulary has.
+        of which there are at most as many as the vocabulary has.
         """
         per_position = 2 + 2 * self.heads  # token and weight; normalizer and mean attention of each head
         return self.context * per_position + self.attention_width + sum(self.dense_sizes)

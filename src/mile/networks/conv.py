@@ -87,7 +87,7 @@ class ConvNet(AbstractNetwork):
     >>> from mile.networks import Convolution, ConvNet
     >>> network = ConvNet(convolutions=(Convolution(filters=4, pool=2),), hidden=(16,))
     >>> network.sized((28, 28), 10).dimension
-    11034
+    11042
     """
 
     convolutions: tuple[Convolution, ...]

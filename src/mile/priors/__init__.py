@@ -3,7 +3,7 @@
 from typing import cast
 
 from mile import _registry
-from mile._checks import check_number
+from mile._checks import check_number, choose_part
 from mile.priors.base import FlatPrior, Layered, NamedPrior, Prior
 from mile.priors.laplace import Laplace
 from mile.priors.normal import Normal
@@ -26,18 +26,17 @@ __all__ = [
 
 
 def choose_prior(prior: str | Prior, scale: float = 1.0) -> Prior:
-    """Return the prior that a word and a scale stand for; an object stands for itself and has its own scale.
+    """Return the prior of a name and a scale; an object is returned as it is, with the scale that it has.
 
     Raises
     ------
     ValueError
-        If there is no such prior, or an object comes with a scale besides.
+        If there is no such prior, or a scale is given beside an object.
     """
     check_number("prior_scale", scale, positive=True)
-    if isinstance(prior, str) and prior in _registry.prior:
-        return cast(type[NamedPrior], _registry.prior[prior]).of_scale(float(scale))
-    if isinstance(prior, str | type) or not isinstance(prior, Prior):
-        raise ValueError(f"prior must be one of {list(_registry.prior)} or a prior object; got {prior!r}.")
+    family, given = choose_part(_registry.prior, prior, Prior)
+    if given is None:
+        return cast(type[NamedPrior], family).of_scale(float(scale))
     if scale != 1.0:
         raise ValueError(f"prior_scale must be 1.0 with a prior object, which has its own scale; got {scale!r}.")
-    return prior
+    return given

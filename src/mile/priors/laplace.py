@@ -27,7 +27,7 @@ class Laplace:
         return Laplace(scale=scale)
 
     def bind(self, network: Layered) -> "Laplace":
-        """Return itself: it is the same for every network."""
+        """Return this prior: it is the same for every network."""
         return self
 
     def log_prob(self, position: Position) -> Scalar:

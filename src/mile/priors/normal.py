@@ -28,7 +28,7 @@ class Normal:
         return Normal(scale=scale)
 
     def bind(self, network: Layered) -> "Normal":
-        """Return itself: it is the same for every network."""
+        """Return this prior: it is the same for every network."""
         return self
 
     def log_prob(self, position: Position) -> Scalar:

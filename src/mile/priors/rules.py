@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from mile import _registry
-from mile._checks import check_number
+from mile._checks import check_number, check_tuple
 from mile._types import Key, Position, Scalar
 from mile.priors.base import FlatPrior, Layered, LayerSizes
 from mile.priors.normal import Normal
@@ -60,7 +60,7 @@ class PerLayer:
     family: FlatPrior = field(default_factory=Normal)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.scales, tuple) or not self.scales:
+        if not check_tuple("scales", self.scales, "one number per layer"):
             raise ValueError(f"scales must be a tuple of one number per layer; got {self.scales!r}.")
         for scale in self.scales:
             check_number("each entry of scales", scale, positive=True)
@@ -77,7 +77,7 @@ class PerLayer:
         Raises
         ------
         ValueError
-            If there is not one scale for each layer.
+            If the number of scales is not the number of layers.
         """
         layers = _layers(network)
         if len(layers) != len(self.scales):
@@ -126,5 +126,5 @@ def _check_family(family: FlatPrior) -> None:
 
 def _layers(network: Layered) -> Sequence[LayerSizes]:
     if not isinstance(network, Layered):
-        raise ValueError(f"a prior by layers needs a network that lists its layers; got {network!r}.")
+        raise ValueError(f"a prior with a scale per layer needs a network that lists its layers; got {network!r}.")
     return network.layers

@@ -33,7 +33,7 @@ class StudentT:
         return StudentT(scale=scale)
 
     def bind(self, network: Layered) -> "StudentT":
-        """Return itself: it is the same for every network."""
+        """Return this prior: it is the same for every network."""
         return self
 
     def log_prob(self, position: Position) -> Scalar:

@@ -55,11 +55,11 @@ def configure(
     sampling_steps: int | None = None,
     n_draws: int | None = None,
 ) -> Sampler:
-    """Return the sampler that a name, a preset and budgets stand for.
+    """Return the sampler of a name, a preset and budgets.
 
-    A sampler object stands for itself, whatever the preset. Budgets left at None are the preset's or
-    the object's own; `n_draws` left at None never exceeds `sampling_steps`. A budget that the sampler has
-    no use for is checked and ignored, so that samplers can be compared by changing one argument.
+    A sampler object ignores the preset. A budget of None is the preset's, or the object's own; `n_draws` of None never
+    exceeds `sampling_steps`. A budget that the sampler does not have is checked and ignored, so that samplers can be
+    compared by changing one argument.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def configure(
         If the name or the preset is unknown, or a budget is impossible.
     """
     if preset == EXACT:
-        if not isinstance(sampler, str) or sampler not in ("mile", "adjusted"):
+        if sampler not in ("mile", "adjusted"):
             raise ValueError(
-                f'preset "exact" stands for sampler="adjusted", which cannot be combined with {sampler!r}: '
+                f'preset "exact" means sampler="adjusted", which cannot be combined with {sampler!r}: '
                 "choose another preset or leave the sampler out."
             )
         sampler, preset = "adjusted", "paper"
@@ -78,13 +78,13 @@ def configure(
     if isinstance(sampler, str) and sampler in _registry.sampler:
         presets = presets_of(sampler)
         return _with_budgets(presets[check_choice("preset", preset, presets)], budgets)
-    if isinstance(sampler, str) or not hasattr(type(sampler), "phases"):
+    if not hasattr(type(sampler), "phases"):
         raise ValueError(f"sampler must be one of {list(_registry.sampler)} or a sampler object; got {sampler!r}.")
-    return _with_budgets(sampler, budgets)
+    return _with_budgets(cast(Sampler, sampler), budgets)
 
 
 def presets_of(name: str) -> Mapping[str, Sampler]:
-    """Return the presets of the sampler of that name, with the one that estimators begin with."""
+    """Return the presets of a named sampler, the estimators' default among them."""
     presets = cast(type[NamedSampler], _registry.sampler[name]).presets()
     return {DEFAULT: presets["paper"], **presets}
 
@@ -95,7 +95,7 @@ def preset_names() -> list[str]:
 
 
 def title_of(sampler: str) -> str:
-    """Return what pages and tables call the sampler of a name; one that is not registered has its name."""
+    """Return the title of a named sampler on pages and in tables; one that is not registered keeps its name."""
     return cast(type[NamedSampler], _registry.sampler[sampler]).title if sampler in _registry.sampler else sampler
 
 

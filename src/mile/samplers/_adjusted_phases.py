@@ -63,7 +63,7 @@ _register_phase = partial(jax.tree_util.register_dataclass, drop_fields=["name"]
 )
 @dataclass(frozen=True, kw_only=True)
 class AdjustedAdaptationPhase:
-    """Adapt the step size by dual averaging, and gather what metric and length are made of."""
+    """Adapt the step size by dual averaging, and collect statistics for the metric and the length."""
 
     record: ClassVar[type] = AdjustmentRecord
     name: str = ""
@@ -193,7 +193,7 @@ class AdjustedSamplingPhase:
 
 
 def _set_metric(carry: AdjustedAdapting) -> AdjustedAdapting:
-    """Take the spread of the draws seen so far for units; trajectories get the length that suits a normal."""
+    """Take the spread of the draws so far as units, and as length the one that suits a normal distribution."""
     walk = carry.walk
     change = _spread(carry.moments, carry.gradients)
     draw = walk.draw._replace(position=walk.draw.position / change, gradient=walk.draw.gradient * change)
@@ -209,8 +209,8 @@ def _spread(moments: Moments, gradients: Moments) -> Position:
     """Return the scale of each coordinate: the root of its standard deviation over that of its gradient.
 
     For a normal with independent coordinates that is the standard deviation. Where draws have not gone far, both
-    numbers are too small and their ratio is right, which a standard deviation alone is not. Where there were no
-    gradients, or they never changed, that is all there is.
+    numbers are too small and their ratio is right, which a standard deviation alone is not. Without gradients, or if
+    they never changed, the standard deviation is used.
     """
     variance, steepness = (each.deviation / jnp.maximum(each.weight, 1e-30) for each in (moments, gradients))
     both = (steepness > 0.0) & (gradients.weight > 0.0)

@@ -22,7 +22,7 @@ _SMALLEST_GRADIENT = 1e-13  # below it the direction of the gradient is rounding
 
 
 class State(NamedTuple):
-    """One chain: where it is, where it heads, and what the target says there."""
+    """One chain: position, velocity, log density and gradient."""
 
     position: Position
     velocity: Position

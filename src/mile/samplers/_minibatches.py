@@ -20,7 +20,7 @@ _ORDER, _CHOICE, _DIRECTION = 1, 2, 3  # what is drawn besides the noise of a mo
 
 
 class MinibatchChain(NamedTuple):
-    """Where a chain is, and what is counted of the phase under way."""
+    """Position of a chain, and the counters of the current phase."""
 
     state: _mclmc.State  # log density and gradient are those of the last mini-batch
     order: Int[Array, " group"]  # of the rows, cut into the mini-batches to choose from
@@ -35,7 +35,7 @@ class MinibatchChain(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What the warm-up found: in these units noise of this level, and with this step size it acts as L_eff."""
+    """Result of the warm-up: units, the level of the noise in them, and the L that it amounts to at this step size."""
 
     step_size: Scalar
     L: Scalar
@@ -144,7 +144,7 @@ def advance(
 
 
 def status(n_steps: Count, chain: MinibatchChain) -> Int[Array, ""]:
-    """Judge a phase of so many steps."""
+    """Return the status of a phase of `n_steps` steps."""
     fall = chain.start_logdensity - chain.logdensity
     return jnp.select(
         [
@@ -159,7 +159,7 @@ def status(n_steps: Count, chain: MinibatchChain) -> Int[Array, ""]:
 
 
 def report(n_steps: Count, chain: MinibatchChain, fixed: Fixed) -> dict[str, Array]:
-    """Return the named numbers of a phase of so many steps."""
+    """Return the statistics of a phase by name."""
     dtype = fixed.step_size.dtype
     return {
         "step_size": fixed.step_size,
@@ -177,7 +177,7 @@ def report(n_steps: Count, chain: MinibatchChain, fixed: Fixed) -> dict[str, Arr
 
 
 def _bits(key: Key, like: Position, precondition: bool) -> UInt32[Array, " word"]:
-    """Return what a step takes at random besides the noise of `_mclmc.step`; each call of a generator costs time."""
+    """Return the random bits of a step, apart from the noise of `_mclmc.step`, in one call: each call costs time."""
     if precondition:
         return jax.random.bits(key, (1 + 2 * like.size,), jnp.uint32)
     return jax.random.bits(jax.random.fold_in(key, _CHOICE), (1,), jnp.uint32)

@@ -1,4 +1,4 @@
-"""The phases of MCLMC as published: tune the step size, tune L, sample; a chain that is lost is said to be."""
+"""The phases of MCLMC as published: tune the step size, tune L, sample; the status says whether a chain was lost."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _COLUMNS = 32  # coordinates whose autocorrelation is computed at a time
 
 
 class Journal(NamedTuple):
-    """What became of one chain: where it began, whether it is lost, and counters of the phase under way."""
+    """Record of one chain: where it began, whether it is lost, and the counters of the current phase."""
 
     start_logdensity: Scalar
     lost: Bool[Array, ""]
@@ -114,7 +114,7 @@ class NaiveStepSizePhase:
         )
 
     def step(self, key: Key, carry: NaiveTuning, target: Target) -> tuple[NaiveTuning, TuningRecord]:
-        """Make one step, then learn from its energy change; with a step size of zero nothing will ever change."""
+        """Make one step, then learn from its energy change; with a step size of zero the chain never moves."""
         move = lambda carry: self._move(key, carry, target)  # noqa: E731
         carry = jax.lax.cond(carry.step_size > 0.0, move, lambda carry: carry, carry)
         average = carry.average
@@ -211,7 +211,7 @@ class NaiveSamplingPhase:
     rule: Guarded | Unguarded
 
     def init(self, key: Key, carry: NaiveChain, target: Target) -> NaiveChain:
-        """Go on from where tuning stopped, velocity included."""
+        """Continue where tuning stopped, velocity included."""
         return carry._replace(journal=_turn_page(carry.journal))
 
     def step(self, key: Key, carry: NaiveChain, target: Target) -> tuple[NaiveChain, Draw]:
@@ -220,7 +220,7 @@ class NaiveSamplingPhase:
         return carry, Draw(carry.state.position, carry.state.logdensity, energy_change)
 
     def finish(self, carry: NaiveChain) -> Finished:
-        """Judge the chain; how badly it was tuned is no reason to discard it, only how it samples."""
+        """Judge the chain by how it samples; bad tuning alone is no reason to discard it."""
         travel = carry.step_size * self.n_steps / carry.L
         fall = carry.journal.start_logdensity - carry.state.logdensity
         status = jnp.select(

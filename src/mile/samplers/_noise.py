@@ -50,16 +50,16 @@ def update(noise: Noise, difference: Position) -> Noise:
 def units(noise: Noise) -> Position:
     """Return the noise's standard deviations relative to their root mean square; all 1 while too little is known.
 
-    Multiplied by them, a position is in units where every coordinate has the noise `level`, but for the quietest.
+    Multiplied by them, a position is in units where every coordinate has the noise `level`, except the quietest.
     """
     relative = jnp.sqrt(noise.variance) / jnp.maximum(level(noise), jnp.finfo(noise.variance.dtype).tiny)
     return jnp.where(_is_known(noise), jnp.maximum(relative, _SMALLEST_UNIT), 1.0)
 
 
 def missing(noise: Noise, units: Position) -> Position:
-    """Return the standard deviation of what the noise of each coordinate lacks to be at `level` in these units.
+    """Return the standard deviation of the noise that each coordinate needs to reach `level` in these units.
 
-    Were it not added, quiet coordinates would be cold, and all others hot in their place.
+    Without it, quiet coordinates would be too cold and all others too hot.
     """
     lacking = jnp.square(level(noise) * units) - noise.variance
     return jnp.where(_is_known(noise), jnp.sqrt(jnp.maximum(lacking, 0.0)), 0.0)

@@ -1,4 +1,4 @@
-"""What path-guided particle sampling is made of: the densities of its path, the field that follows them, the cloud."""
+"""Parts of path-guided particle sampling: the densities of its path, the field that follows them, the cloud."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -106,7 +106,7 @@ def field_loss(field: Field, particles: Particles, slope: Slope, finite: Finite)
     """Return how far the field is from moving p_t as t does: the mean square of what is left of continuity.
 
     What is left is phi . grad log p_t + div phi + d/dt log p_t minus the mean of the last, which stands for the change
-    of the unknown constant. Particles whose slope is not finite have no say.
+    of the unknown constant. Particles whose slope is not finite are left out.
     """
     velocity, divergence = field.at(particles)
     gradient = jnp.where(finite[:, None], slope.gradient, 0.0)
@@ -170,7 +170,7 @@ class CloudTally(NamedTuple):
 
 
 class Cloud(NamedTuple):
-    """All particles on their way; `safe` is where each last had a finite density and gradient."""
+    """All particles; `safe` is where each last had a finite density and gradient."""
 
     particles: Particles
     safe: Particles
@@ -211,7 +211,7 @@ class Langevin:
 
 
 def remember(cloud: Cloud, finite: Finite) -> Cloud:
-    """Note where the particles are, those whose density is finite there."""
+    """Store the positions of the particles whose density is finite."""
     return cloud._replace(safe=jnp.where(finite[:, None], cloud.particles, cloud.safe))
 
 

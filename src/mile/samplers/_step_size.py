@@ -81,8 +81,10 @@ class Geometric:
 
 def check_schedule(schedule: object) -> None:
     """Refuse what is not a schedule of the wanted energy variance."""
-    if not isinstance(schedule, Linear | Geometric):
-        raise ValueError(f"schedule must be a Linear(...) or Geometric(...); got {schedule!r}.")
+    known = _registry.schedule.classes.values()
+    if type(schedule) not in known:
+        names = " or ".join(f"{kind.__name__}(...)" for kind in known)
+        raise ValueError(f"schedule must be a {names}; got {schedule!r}.")
 
 
 class StepSize(NamedTuple):

@@ -32,7 +32,7 @@ class ProposalTally(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """One chain in units of its own: the last draw, and the trajectory under way from it."""
+    """One chain in units of its own: the last draw, and the current trajectory from it."""
 
     draw: _mclmc.State
     moving: _mclmc.State
@@ -61,14 +61,14 @@ def expected_steps(step_size: Scalar, length: Scalar, longest: Count) -> Scalar:
 
 
 def _number_of_steps(uniform: Scalar, mean: Scalar) -> Int[Array, ""]:
-    """Return a random number of steps, uniform but for the largest, whose expectation is `mean`."""
+    """Return a random number of steps, uniform except for the largest, with expectation `mean`."""
     largest = jnp.floor(2.0 * mean - 1.0)
     width = largest + largest * (mean - 0.5 * (largest + 1.0)) / (largest + 1.0 - mean)
     return jnp.maximum(jnp.ceil(uniform * width), 1.0).astype(jnp.int32)
 
 
 def start(key: Key, walk: Walk, mean_steps: Scalar) -> Walk:
-    """Set out from the current draw in a fresh direction."""
+    """Start a trajectory from the current draw in a fresh direction."""
     key_direction, key_length = jax.random.split(key)
     velocity = _mclmc.random_direction(key_direction, walk.draw.position)
     uniform = jax.random.uniform(key_length, (), mean_steps.dtype)
@@ -106,7 +106,7 @@ def advance(
 
 
 def _decide(key: Key, walk: Walk, probability: Scalar, mean_steps: Scalar) -> Walk:
-    """Accept the end of a trajectory or not, and set out on the next."""
+    """Accept or reject the end of a trajectory, and start the next."""
     key_accept, key_start = jax.random.split(key)
     accepted = jax.random.uniform(key_accept, (), probability.dtype) < probability
     draw = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), walk.moving, walk.draw)
@@ -122,7 +122,7 @@ def _decide(key: Key, walk: Walk, probability: Scalar, mean_steps: Scalar) -> Wa
 
 
 def renew(walk: Walk) -> Walk:
-    """Begin to count anew."""
+    """Reset the counters."""
     return walk._replace(tally=jax.tree.map(jnp.zeros_like, walk.tally))
 
 

@@ -1,4 +1,4 @@
-"""The virial ratio of each coordinate, -Cov(position, gradient): 1 in equilibrium, from gradients there are anyway."""
+"""The virial ratio of each coordinate, -Cov(position, gradient), which is 1 in equilibrium and costs no gradient."""
 
 from typing import NamedTuple
 
@@ -26,10 +26,10 @@ def init(like: Position) -> Virial:
 
 
 def update(virial: Virial, state: _mclmc.State, n_steps: Count, n_records: Count) -> Virial:
-    """Take a step in for each record of the phase.
+    """Take in one step for each record of the phase.
 
     Welford's update does not cancel. Neighboring steps say nearly the same, and for small networks taking in all of
-    them would be felt: 7 % of the time of a step with 402 parameters.
+    them would cost 7 % of the time of a step with 402 parameters.
     """
     steps, interval = virial.steps + 1, _interval(n_steps, n_records)
 

@@ -15,7 +15,7 @@ MINIBATCHES = "minibatches"  # in a plan: whether they were chosen; all else the
 @_registry.sampler("auto")
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """MILE on full batches if the time limit allows that, otherwise on mini-batches; until then it is the former."""
+    """MILE on full batches if the time limit allows it, otherwise on mini-batches; full batches until that is known."""
 
     title: ClassVar[str] = "auto"
     needs_rows: ClassVar[bool] = True  # to choose between batches
@@ -39,7 +39,7 @@ class Auto:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Those on full batches."""
+        """The phases of MILE on full batches."""
         return self.full.phases
 
     def gradient_evaluations(self) -> int:
@@ -52,7 +52,7 @@ class Auto:
 
     @classmethod
     def presets(cls) -> dict[str, "Auto"]:
-        """Return both samplers' presets of each name; MILE on mini-batches has no "default" but its paper's."""
+        """Return pairs of presets by name; a name that mini-batches do not have takes their "paper"."""
         stochastic = Stochastic.presets()
         return {
             name: Auto(full=full, stochastic=stochastic.get(name, stochastic["paper"]))
@@ -61,7 +61,7 @@ class Auto:
 
 
 def with_plan(sampler: Sampler, plan: Mapping[str, int] | None) -> Sampler:
-    """Return the sampler that a plan makes of another one: its choice, with its budgets.
+    """Return the sampler with the choice and the budgets of a plan.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class NaiveMclmc:
         )
 
     def gradient_evaluations(self) -> int:
-        """Return what a chain costs that does not die: two a step, and one at the start."""
+        """Return the cost of a chain that is not lost: two gradients a step, and one at the start."""
         return _mclmc.GRADIENTS_PER_STEP * (self.warmup_steps + self.sampling_steps) + 1
 
     def with_start(self, step_size: float) -> "NaiveMclmc":

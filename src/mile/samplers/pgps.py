@@ -118,7 +118,7 @@ class Pgps:
         return path, settle, Emit(n_steps=self.n_draws, n_records=self.n_draws, step_size=self.step_size)
 
     def gradient_evaluations(self) -> int:
-        """Return the most that one cloud can cost, all its particles together; batches cost less and are counted so."""
+        """Return the most that one cloud can cost, all its particles together; batches cost less."""
         adjustments = math.floor(1.0 / self.adjustment_interval + _TIME_ROUNDING) * self.adjustment_steps
         return self.n_draws * (self.path_steps + adjustments + self.langevin_steps)
 
@@ -147,7 +147,7 @@ class Emitting(NamedTuple):
 
 
 class PathRecord(NamedTuple):
-    """History of the way along the path."""
+    """History of the path."""
 
     time: Scalar
     loss: Scalar  # of the field at its last update
@@ -248,7 +248,7 @@ class FollowPath:
         return jnp.floor(time / self.adjustment_interval + _TIME_ROUNDING)
 
     def finish(self, carry: Cloud) -> Finished:
-        """Hand the particles on; not to have come to the end of the path is to have stood still."""
+        """Hand the particles on; a cloud that did not reach the end of the path counts as frozen."""
         status = _status(carry)
         status = jnp.where((status == Status.OK) & (carry.time < 1.0), Status.FROZEN, status)
         return Finished(carry, status, _report(carry, self.langevin.step_size) | {"time": carry.time})
@@ -271,7 +271,7 @@ class Settle:
         return min(self.n_steps, HISTORY)
 
     def init(self, key: Key, carry: Cloud, target: Target) -> Cloud:
-        """Count anew, at t = 1."""
+        """Reset the counters, at t = 1."""
         zero = jnp.zeros_like(carry.time)
         tally = carry.tally._replace(gradients=zero, moves=zero, reverted=zero, limited=zero)
         return carry._replace(time=jnp.ones_like(carry.time), tally=tally)

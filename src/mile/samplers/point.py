@@ -26,7 +26,7 @@ class DeepEnsemble:
 
     @property
     def n_draws(self) -> int:
-        """Return one: the member itself."""
+        """One: the member."""
         return 1
 
     @property

@@ -95,7 +95,7 @@ class SplitHmcState(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What became of one proposal; without a finite energy its change is zero and it is not accepted."""
+    """Outcome of one proposal; one without a finite energy has an energy change of zero and is rejected."""
 
     accepted: Bool[Array, ""]
     finite: Bool[Array, ""]
@@ -137,7 +137,7 @@ class ProposalRecord(NamedTuple):
 )
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """How one proposal is made: M parts of the log density kick the momentum in turn, forth and back."""
+    """How one proposal is made: M parts of the log density kick the momentum in turn, forward and back."""
 
     step_size: Number
     n_leapfrog: Count
@@ -146,7 +146,7 @@ class Trajectory:
     shuffle: bool
 
     def n_parts(self, target: Target) -> int:
-        """Return into how many parts a target falls; without rows it is one."""
+        """Return the number of parts of a target; without rows it is one."""
         return target.n_parts(self.part_size)
 
     def gradients(self, n_parts: Int[Array, ""]) -> Int[Array, ""]:

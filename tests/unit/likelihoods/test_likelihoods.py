@@ -120,7 +120,7 @@ class TestCategorical:
 
     @pytest.mark.parametrize("n_classes", [-1, 0, 1])
     def test_fewer_than_two_classes_are_refused(self, n_classes):
-        with pytest.raises(ValueError, match="at least 2 classes"):
+        with pytest.raises(ValueError, match="n_classes must be an integer of at least 2"):
             Categorical(n_classes)
 
 

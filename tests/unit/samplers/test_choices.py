@@ -110,7 +110,7 @@ class TestExact:
 
     def test_goes_with_no_other(self):
         for sampler in ("nuts", "auto", "deep_ensemble", DeepEnsemble(), Mile()):
-            with pytest.raises(ValueError, match='preset "exact" stands for sampler="adjusted"'):
+            with pytest.raises(ValueError, match='preset "exact" means sampler="adjusted"'):
                 configure(sampler, "exact")
             with pytest.raises(ValueError, match='preset "exact"'):
                 MileRegressor(sampler=sampler, preset="exact").fit(np.zeros((30, 2)), np.arange(30.0))

@@ -1,0 +1,148 @@
+"""What both estimators can do once they are fitted: predict, score, write files and reports."""
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mile.estimators._arguments import AbstractArguments
+from mile.estimators._task import check_weights
+from mile.features.accepted import InputLike, ResponseLike, WeightsLike
+from mile.fitting.result import Fit
+from mile.likelihoods import AbstractPredictive
+from mile.predict import DEFAULT_MEMORY
+from mile.report import render
+from mile.samplers import Tuned
+from mile.storage import write_page
+
+
+class AbstractFittedModel(AbstractArguments):
+    """An estimator from the moment that `fit_` is set."""
+
+    fit_: Fit
+
+    @abstractmethod
+    def _features(self, X: InputLike) -> np.ndarray:
+        """Check rows to predict and return them as the encoder takes them."""
+
+    @classmethod
+    def _check_restored(cls, fitted: Fit) -> None:
+        """Refuse a fit from a file that cannot belong to this kind of estimator."""
+
+    @property
+    def seed_(self) -> int:
+        """The seed that reproduces this fit."""
+        return self.fit_.seed
+
+    @property
+    def chain_status_(self) -> list[str]:
+        """Status of each chain: OK, or what went wrong."""
+        return [code.name.lower() for code in self.fit_.status]
+
+    @property
+    def tuned_(self) -> Tuned[np.ndarray]:
+        """Step size and L of each chain."""
+        return self.fit_.chains.tuned
+
+    @property
+    def gradient_evaluations_(self) -> np.ndarray:
+        """Gradient evaluations on all rows that each chain cost."""
+        return self.fit_.chains.gradient_evaluations
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "fit_")
+
+    def save(self, path: str | Path) -> None:
+        """Write this fitted model to one file, which `mile.load` reads; it cannot hold code.
+
+        Parameters
+        ----------
+        path
+            Such as "model.mile".
+
+        Raises
+        ------
+        StorageError
+            If the file could not be written.
+        TypeError
+            If the sampler is of a class of your own, which a file cannot describe.
+        """
+        check_is_fitted(self)
+        self.fit_.save(path, extra=self._origin(self.seed_))
+
+    def report(
+        self, path: str | Path, X: InputLike | None = None, y: ResponseLike | None = None, *, title: str | None = None
+    ) -> None:
+        """Write one HTML page about this model: scores, calibration, diagnostics of the chains, advice.
+
+        Parameters
+        ----------
+        path
+            Such as "report.html".
+        X, y
+            Test rows. Without them the page has the diagnostics of the chains only.
+        title
+            Heading of the page.
+
+        Raises
+        ------
+        StorageError
+            If the file could not be written.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> import pathlib, tempfile
+        >>> from mile import MileRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X[50:], y[50:])
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+        >>> model.report(path, X[:50], y[:50])
+        >>> path.stat().st_size < 3_000_000
+        True
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither.")
+        names = getattr(self, "feature_names_in_", None)
+        page = render(
+            self.fit_,
+            None if X is None else self._features(X),
+            None if y is None else np.asarray(y),
+            title=title or f"MILE {self._kind}",
+            rows="test rows",
+            feature_names=None if names is None else [str(name) for name in names],
+            target=getattr(self, "target_name_", None),
+            seconds=getattr(self, "fit_seconds_", None),
+        )
+        write_page(Path(path), page)
+
+    def to_arviz(self) -> Any:  # xarray is optional
+        """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""
+        check_is_fitted(self)
+        return self.fit_.to_arviz()
+
+    def predictive(self, X: InputLike, memory: int = DEFAULT_MEMORY) -> AbstractPredictive:
+        """Return the predictive distribution of each row: a `Predictive`, or a `ClassPredictive` for classes.
+
+        Parameters
+        ----------
+        X
+            Rows as at fit.
+        memory
+            Bytes that intermediate results may take.
+        """
+        check_is_fitted(self)
+        return self.fit_.predictive(self._features(X), memory)
+
+    def sample_predictive(self, X: InputLike, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Draw n responses per row, shape (n, rows)."""
+        return self.predictive(X).sample(n, random_state)
+
+    def lppd(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> float:
+        """Return the log pointwise predictive density: the mean over rows of the log density at y, by weight."""
+        density = self.predictive(X).log_prob(np.asarray(y))
+        weight = check_weights(sample_weight, density)
+        return float(np.mean(density) if weight is None else np.average(density, weights=weight))
