@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
@@ -233,7 +233,7 @@ class MileTextClassifier(MileClassifier):
     @property
     def embedding_(self) -> FixedArray | None:
         """The fixed embeddings, None if they are sampled."""
-        return self.fit_.network.embedding
+        return cast("Attention", self.fit_.network).embedding
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
