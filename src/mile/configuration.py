@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from functools import singledispatch
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mile._errors import UntrustedFileError
 from mile._registry import IN_FILES, Registry
+from mile._schema import Fields, Nullable, Plain, Text, Unchecked, quote, refused, require
 from mile._types import Json
 from mile.networks import FixedArray
 from mile.networks.adapters import Adapted, Adapter, adapt, read_signature
@@ -18,30 +20,51 @@ _FIXED = "fixed"  # an array, by its hash; the array itself is beside the descri
 _NO_ARRAYS: FixedArrays = {}
 _OWN = "adapted"  # a network of the user's own: its shapes are kept, and its code must be given again
 _CUSTOM = "custom"  # an object of the user's: it can be compared, but not built
+_OWN_NETWORK = Fields(dict, {"kind": Text(), "signature": Unchecked(), "start": Nullable(Text())})
 
 
+@singledispatch
 def describe(value: object) -> Json:
     """Return what JSON can hold of a number, a word, a tuple of those, or an object of a registered class.
 
     An object of another class becomes its printed form, which is enough to notice that it has changed.
     """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        return [describe(entry) for entry in value]
-    if isinstance(value, np.generic | np.ndarray):
-        return describe(value.tolist())
-    if isinstance(value, FixedArray):
-        return {"kind": _FIXED, "sha256": value.sha256}
-    if isinstance(value, Adapter):
-        return {"kind": _OWN}
-    if isinstance(value, Adapted):
-        return {"kind": _OWN, "signature": value.signature, "start": value.start}
     registry = _registry_of(type(value))
     if registry is None or not dataclasses.is_dataclass(value):
         return {"kind": _CUSTOM, "text": repr(value)}
     fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return {"kind": registry.name_of(type(value)), **fields}
+
+
+@describe.register
+def _(value: Plain) -> Json:
+    return value
+
+
+@describe.register(tuple)
+@describe.register(list)
+def _(value: tuple[object, ...] | list[object]) -> Json:
+    return [describe(entry) for entry in value]
+
+
+@describe.register
+def _(value: np.generic | np.ndarray) -> Json:
+    return describe(value.tolist())
+
+
+@describe.register
+def _(value: FixedArray) -> Json:
+    return {"kind": _FIXED, "sha256": value.sha256}
+
+
+@describe.register
+def _(value: Adapter) -> Json:
+    return {"kind": _OWN}
+
+
+@describe.register
+def _(value: Adapted) -> Json:
+    return {"kind": _OWN, "signature": value.signature, "start": value.start}
 
 
 def build(description: object, *allowed: type | Registry, fixed: FixedArrays = _NO_ARRAYS) -> Any:  # one of the allowed
@@ -61,33 +84,29 @@ def build(description: object, *allowed: type | Registry, fixed: FixedArrays = _
     UntrustedFileError
         If the description names a class that is not registered or not allowed, or a number is impossible.
     """
-    homes = [kind if isinstance(kind, Registry) else _registry_of(kind) for kind in allowed]
-    expected = " or ".join(map(_word, allowed))
-    try:
-        value = _build(description, expected, tuple(home for home in homes if home is not None), fixed)
-    except RecursionError:
-        raise UntrustedFileError("a description is nested too deeply.") from None
-    classes = [tuple(kind.classes.values()) if isinstance(kind, Registry) else kind for kind in allowed]
-    if not isinstance(value, tuple(classes)):
-        raise UntrustedFileError(f"expected a description of a {expected}; got {str(description)[:80]!r}.")
+    kinds = [_allowed(kind) for kind in allowed]
+    expected = " or ".join(kind.word for kind in kinds)
+    homes = tuple(kind.registry for kind in kinds if kind.registry is not None)
+    classes = tuple(one for kind in kinds for one in kind.classes)
+    with refused("a description"):  # one that is nested too deeply, for example
+        value = _build(description, expected, homes, fixed)
+    require(isinstance(value, classes), f"expected a description of a {expected}; got {quote(description)}.")
     return value
 
 
-def is_custom(description: object) -> bool:
+def is_custom(description: Json) -> bool:
     """Say whether a description is of an object that only its owner can build."""
-    if isinstance(description, list):
-        return any(map(is_custom, description))
-    if not isinstance(description, dict):
-        return False
-    return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
+    if isinstance(description, dict):
+        return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
+    return isinstance(description, list) and any(map(is_custom, description))
 
 
-def is_own(description: object) -> bool:
+def is_own(description: Json) -> bool:
     """Say whether a description is of a network whose code must be given again."""
     return isinstance(description, dict) and description.get("kind") == _OWN
 
 
-def supply(description: Mapping[str, Any], network: object) -> Adapted:
+def supply(description: Json, network: object) -> Adapted:
     """Return a network that is given again as code, for the shapes that a file keeps of it.
 
     Parameters
@@ -104,9 +123,7 @@ def supply(description: Mapping[str, Any], network: object) -> Adapted:
     ValueError
         If the code is missing or has other shapes; the message names them.
     """
-    if set(description) != {"kind", "signature", "start"} or not isinstance(description["start"], str | None):
-        raise UntrustedFileError(f"not a description of a network: {str(description)[:80]!r}.")
-    signature = read_signature(description["signature"])
+    signature = read_signature(_OWN_NETWORK.read(description, place=("network",))["signature"])
     if network is None:
         raise ValueError(
             f"the network of this model is your own code ({signature}), which no file holds: give it again, as in "
@@ -117,52 +134,78 @@ def supply(description: Mapping[str, Any], network: object) -> Adapted:
     return adapter.sized(signature.input_shape, signature.n_outputs)
 
 
+@singledispatch
 def fixed_arrays(value: object) -> dict[str, FixedArray]:
     """Return the arrays that an object holds without being made of them, by hash."""
-    if isinstance(value, FixedArray):
-        return {value.sha256: value}
-    if not dataclasses.is_dataclass(value) or isinstance(value, type | Adapter | Adapted):
+    if not dataclasses.is_dataclass(value):
         return {}
     found = [fixed_arrays(getattr(value, field.name)) for field in dataclasses.fields(value)]
     return {name: array for part in found for name, array in part.items()}
 
 
+@fixed_arrays.register
+def _(value: FixedArray) -> dict[str, FixedArray]:
+    return {value.sha256: value}
+
+
+@fixed_arrays.register
+def _(value: type | Adapter | Adapted) -> dict[str, FixedArray]:
+    return {}
+
+
+@singledispatch
 def _build(description: object, expected: str, registries: tuple[Registry, ...], fixed: FixedArrays) -> object:
     """Return the object; a name is looked for in the registries first and then in all others."""
-    if description is None or isinstance(description, bool | int | float | str):
-        return description
-    if isinstance(description, list):
-        return tuple(_build(entry, expected, registries, fixed) for entry in description)
-    if not isinstance(description, dict) or not isinstance(description.get("kind"), str):
-        raise UntrustedFileError(f"not a description of anything known: {str(description)[:80]!r}.")
-    name, arguments = description["kind"], {key: value for key, value in description.items() if key != "kind"}
+    require(False, f"expected a description of a {expected}; got {quote(description)}.")
+
+
+@_build.register
+def _(description: Plain, expected: str, registries: tuple[Registry, ...], fixed: FixedArrays) -> object:
+    return description
+
+
+@_build.register
+def _(description: list, expected: str, registries: tuple[Registry, ...], fixed: FixedArrays) -> object:
+    return tuple(_build(entry, expected, registries, fixed) for entry in description)
+
+
+@_build.register
+def _(description: dict, expected: str, registries: tuple[Registry, ...], fixed: FixedArrays) -> object:
+    name = Text().read(description.get("kind"), place=(expected, "kind"))
+    arguments = {key: value for key, value in description.items() if key != "kind"}
     if name == _FIXED:
-        if set(arguments) != {"sha256"} or arguments["sha256"] not in fixed:
-            raise UntrustedFileError("a description names an array that is not there.")
+        is_there = set(arguments) == {"sha256"} and Text().read(arguments["sha256"]) in fixed
+        require(is_there, "a description names an array that is not in the file.")
         return fixed[arguments["sha256"]]
     registry = next((known for known in (*registries, *IN_FILES) if name in known), None)
-    kind = None if registry is None else registry[name]
-    if registry is None or kind is None or not dataclasses.is_dataclass(kind):
+    kind = object if registry is None else registry[name]
+    if not dataclasses.is_dataclass(kind):
         raise UntrustedFileError(
-            f"the {expected} {name[:80]!r} is not registered: import the module that registers it, then read the file."
+            f"the {expected} {quote(name)} is not registered: import the module that registers it, then read the file."
         )
     # A default that stands for a missing name could change from one version to the next.
-    wrong = set(arguments) ^ {field.name for field in dataclasses.fields(kind)}
-    if wrong:
-        raise UntrustedFileError(f"{name} has an unknown or missing {sorted(wrong)[0][:80]!r}.")
-    built = {key: _build(value, key, (registry,), fixed) for key, value in arguments.items()}
-    try:
+    wrong = sorted(set(arguments) ^ {field.name for field in dataclasses.fields(kind)})
+    require(not wrong, f"{name} has an unknown or missing {quote(wrong)}.")
+    homes = () if registry is None else (registry,)
+    built = {key: _build(value, key, homes, fixed) for key, value in arguments.items()}
+    with refused(name):
         return kind(**built)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UntrustedFileError(f"{name}: {error}") from error
 
 
 def _registry_of(kind: type) -> Registry | None:
     return next((registry for registry in IN_FILES if registry.name_of(kind) is not None), None)
 
 
-def _word(kind: type | Registry) -> str:
+class _Allowed(NamedTuple):
+    """What `build` may return: a class, or all classes of a registry."""
+
+    registry: Registry | None
+    classes: tuple[type, ...]
+    word: str
+
+
+def _allowed(kind: type | Registry) -> _Allowed:
     if isinstance(kind, Registry):
-        return kind.kind
+        return _Allowed(kind, tuple(kind.classes.values()), kind.kind)
     registry = _registry_of(kind)
-    return kind.__name__ if registry is None else str(registry.name_of(kind))
+    return _Allowed(registry, (kind,), kind.__name__ if registry is None else str(registry.name_of(kind)))

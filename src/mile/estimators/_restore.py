@@ -1,11 +1,12 @@
-"""An estimator again from what a file says of it."""
+"""An estimator from what a file says of it."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
 from mile import _registry
-from mile._errors import UntrustedFileError
+from mile._schema import quote, refused, require
+from mile._types import Json
 from mile.configuration import build, fixed_arrays, is_own
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor
@@ -13,92 +14,94 @@ from mile.estimators._text import MileTextClassifier, tokenizer_of
 from mile.fitting.result import Fit
 from mile.networks import FixedArray
 from mile.networks.adapters import Adapted
+from mile.storage import schema
 
-_MOST_FEATURES = 1 << 31
+_ESTIMATORS = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
+_NOT_IN_FILES = {"run_dir", "backend", "address", "n_threads"}  # a file does not choose a folder or a machine
+_NEWER = {"likelihood", "encoder", "class_weight"}  # arguments that version 0.1 did not have
+_PLAIN = (bool, int, float, str, tuple, type(None))
+_OBJECTS: dict[str, tuple[type | _registry.Registry, ...]] = {
+    "sampler": (_registry.sampler, str),
+    "prior": (_registry.prior, str),
+    "likelihood": (_registry.likelihood, str, type(None)),
+    "network": (_registry.network, str, type(None)),
+    "embedding": (FixedArray, type(None)),
+}
 
 
-def restore_estimator(origin: Any, fitted: Fit, network: Any = None) -> MileRegressor | MileClassifier:
-    """Return the estimator that a file describes, fitted; a network of the user's own is given again.
+def restore_estimator(
+    description: dict[str, Json], fitted: Fit, network: object = None
+) -> MileRegressor | MileClassifier:
+    """Return the fitted estimator that a file describes; a network of the user's own is given again.
 
     Raises
     ------
     UntrustedFileError
         If the description is not of an estimator with possible arguments.
     """
-    known = {"estimator", "parameters", "feature_names", "target"}
-    if not isinstance(origin, dict) or not known <= set(origin) <= known | {"n_features"}:
-        raise UntrustedFileError("the file does not describe an estimator.")
-    kinds: dict[Any, Any] = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
-    word, parameters, names = origin["estimator"], origin["parameters"], origin["feature_names"]
-    if not isinstance(word, str) or word not in kinds or not isinstance(parameters, dict):
-        raise UntrustedFileError(f"{str(word)[:80]!r} is not one of {sorted(kinds)}.")
-    kind, of_texts = kinds[word], word == MileTextClassifier._kind
-    if kind._task != fitted.likelihood.task:
-        raise UntrustedFileError(f"a {word} does not have this likelihood.")
+    origin = schema.ORIGIN.read(description, place=("extra",))
+    word = origin.estimator
+    require(word in _ESTIMATORS, f"an estimator must be one of {sorted(_ESTIMATORS)}; got {quote(word)}.")
+    kind = _ESTIMATORS[word]
+    require(kind._task == fitted.likelihood.task, f"a {word} does not have this likelihood.")
     kind._check_restored(fitted)
-    if of_texts:
+    is_text = issubclass(kind, MileTextClassifier)
+    if is_text:
         tokenizer_of(fitted)  # must be there
-    known = set(kind._get_param_names())
-    newer = known & {"likelihood", "encoder", "class_weight"}
-    if "n_features" not in origin:  # a file of version 0.1, which has none of these, and may have no network
-        if newer & set(parameters):
-            raise UntrustedFileError(f"unknown argument of a {word}: {sorted(newer & set(parameters))[0]!r}.")
-        parameters = dict.fromkeys(newer | ({"network"} & known)) | parameters
-    # A folder to write to, or a machine to run on, is not a file's to choose.
-    wrong = set(parameters) ^ (known - {"run_dir", "backend", "address", "n_threads"})
-    if wrong:
-        raise UntrustedFileError(f"unknown or missing argument of a {word}: {sorted(wrong)[0][:80]!r}.")
-    if type(parameters["random_state"]) is not int or parameters["random_state"] != fitted.seed:
-        raise UntrustedFileError("random_state must be the seed of the fit.")
-    plain = (bool, int, float, str, tuple, type(None))
-    objects: dict[str, tuple[type | _registry.Registry, ...]] = {
-        "sampler": (_registry.sampler, str),
-        "prior": (_registry.prior, str),
-        "likelihood": (_registry.likelihood, str, type(None)),
-        "network": (_registry.network, str, type(None)),
-        "embedding": (FixedArray, type(None)),
-    }
-    fixed = fixed_arrays(fitted.network)
-    given = {"network": network} if is_own(parameters["network"]) else {}
-    if bool(given) != isinstance(fitted.network, Adapted):
-        raise UntrustedFileError(f"the {word} and its fit do not have the same network.")
-    arguments = given | {
-        name: build(value, *objects.get(name, plain), fixed=fixed)
-        for name, value in parameters.items()
-        if name not in given
-    }
-    if isinstance(arguments.get("class_weight"), tuple):
-        arguments["class_weight"] = _class_weight(arguments["class_weight"])
-    estimator: Any = kind(**arguments)
-    try:
+    estimator = kind()
+    estimator.set_params(**_arguments(origin, set(kind._get_param_names()), fitted, network))
+    with refused("the file describes an estimator with an impossible argument"):
         estimator._configuration()
-    except (ValueError, OverflowError) as error:
-        raise UntrustedFileError(f"the file describes an estimator with an impossible argument: {error}") from error
-    n_features = 1 if of_texts else fitted.network.n_inputs
-    if "n_features" in origin:  # of X as users pass it; files of version 0.1 have one feature for each input
-        n_features = origin["n_features"]
-        wanted = fitted.encoder.n_columns(fitted.network.n_inputs)
-        if type(n_features) is not int or n_features not in (range(1, _MOST_FEATURES) if wanted is None else [wanted]):
-            raise UntrustedFileError("the number of features is not one that this encoder takes.")
-    if names is not None:
-        are_words = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if not are_words or len(names) != n_features:
-            raise UntrustedFileError("there must be one name for each feature.")
-    if of_texts:
+    names, n_features = origin.feature_names, _n_features(origin, fitted, is_text=is_text)
+    require(names is None or len(names) == n_features, "there must be one name for each feature.")
+    if isinstance(estimator, MileTextClassifier):
         estimator.text_name_ = names[0] if names else None
     elif names is not None:
         estimator.feature_names_in_ = np.array(names, object)
-    if origin["target"] is not None and not isinstance(origin["target"], str):
-        raise UntrustedFileError("the target's name must be a text.")
-    estimator.target_name_ = origin["target"]
+    estimator.target_name_ = origin.target
     estimator.n_features_in_ = n_features
     estimator.fit_ = fitted
     return estimator
 
 
-def _class_weight(pairs: tuple[Any, ...]) -> dict[Any, float]:
+def _arguments(origin: schema.Origin, known: set[str], fitted: Fit, network: object) -> dict[str, object]:
+    """Return the arguments of an estimator whose arguments have these names."""
+    word, parameters = origin.estimator, origin.parameters
+    if origin.n_features is None:  # a file of version 0.1, which has no newer argument and perhaps no network
+        newer = known & _NEWER
+        wrong = sorted(newer & set(parameters))
+        require(not wrong, f"version 0.1 has no argument {wrong} of a {word}.")
+        parameters = dict.fromkeys(newer | ({"network"} & known)) | parameters
+    wrong = sorted(set(parameters) ^ (known - _NOT_IN_FILES))
+    require(not wrong, f"unknown or missing arguments of a {word}: {quote(wrong)}.")
+    seed = schema.SEED.read(parameters["random_state"], place=("random_state",))
+    require(seed == fitted.seed, "random_state must be the seed of the fit.")
+    fixed = fixed_arrays(fitted.network)
+    given = {"network": network} if is_own(parameters["network"]) else {}
+    is_same = bool(given) == isinstance(fitted.network, Adapted)
+    require(is_same, f"the {word} and its fit do not have the same network.")
+    arguments = given | {
+        name: build(value, *_OBJECTS.get(name, _PLAIN), fixed=fixed)
+        for name, value in parameters.items()
+        if name not in given
+    }
+    weights = arguments.get("class_weight")
+    if isinstance(weights, tuple):
+        arguments["class_weight"] = _class_weight(weights)
+    return arguments
+
+
+def _n_features(origin: schema.Origin, fitted: Fit, *, is_text: bool) -> int:
+    """Return the number of columns of X as users pass it; files of version 0.1 have one for each input."""
+    n_inputs = fitted.network.n_inputs
+    if origin.n_features is None:
+        return 1 if is_text else n_inputs
+    wanted = fitted.encoder.n_columns(n_inputs)
+    require(wanted in (None, origin.n_features), f"this encoder takes {wanted} features; got {origin.n_features}.")
+    return origin.n_features
+
+
+def _class_weight(pairs: Iterable[tuple[str | int, float]]) -> dict[str | int, float]:
     """Return weights by label from pairs of both, as `_origin` wrote them."""
-    try:
+    with refused("class_weight must be pairs of a label and its weight"):
         return {label: float(weight) for label, weight in pairs}
-    except (TypeError, ValueError) as error:
-        raise UntrustedFileError("class_weight must be pairs of a label and its weight.") from error

@@ -1,4 +1,4 @@
-"""Back from files: `load` a saved model or what a run has so far, `resume` a run that was stopped."""
+"""Reading from files: `load` returns a saved model or what a run has so far, `resume` continues a stopped run."""
 
 import contextlib
 import time
@@ -11,11 +11,14 @@ import numpy as np
 
 from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
 from mile._progress import show_progress
+from mile._schema import Count, Tensor, quote, refused, require
+from mile._types import Json
 from mile.configuration import is_custom
 from mile.data.dataset import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
+from mile.execution import Backend
 from mile.fitting.job import fit
-from mile.fitting.result import Fit, assemble, build_parts, by_phase, read_fit
+from mile.fitting.result import Fit, Parts, assemble, build_parts, by_phase, read_fit
 from mile.fitting.tensors import read_encodings, read_fixed
 from mile.samplers import with_plan
 from mile.sampling.chains import count_gradients
@@ -28,21 +31,22 @@ from mile.storage import (
     check_draws,
     check_entries,
     damaged_files,
-    read_checked_record,
     read_draws,
-    read_layout,
     read_manifest,
+    read_record,
     read_tensors,
+    schema,
 )
 
 _ATTEMPTS = 10  # to read a run while another process writes to it
 _PAUSE = 0.2  # seconds between them
-_GO_ON = "If it was stopped, `mile resume {}` goes on with it."
+_RESUME = "If it was stopped, `mile resume {}` resumes it."
 
 Model = Fit | MileRegressor | MileClassifier
 
 
-def load(path: str | Path, *, network: Any = None) -> Any:
+# Any: which `Model` it is, only the file says, and callers use the methods of the one that they saved.
+def load(path: str | Path, *, network: object = None) -> Any:
     """Return a saved model, or what a run has so far.
 
     Nothing in the file is executed, and nothing is imported by a name that it holds. Draws that take much memory stay
@@ -88,26 +92,26 @@ def load(path: str | Path, *, network: Any = None) -> Any:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let complaints say which file they are about."""
+    """Make every refusal name the file."""
     try:
         yield
-    except UntrustedFileError as error:
+    except (CorruptFileError, UntrustedFileError) as error:
         if str(path) in str(error):
             raise
-        raise UntrustedFileError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
 def resume(
     run_dir: str | Path,
     *,
-    network: Any = None,
+    network: object = None,
     dataset: Dataset | None = None,
     time_limit: float | None = None,
     verbose: int = 0,
     force: bool = False,
-    backend: Any = None,
+    backend: Backend | None = None,
 ) -> Any:
-    """Go on with a run that was stopped; the result has the same bits as if it had not been.
+    """Resume a run that was stopped. The result has the same bits as without the stop.
 
     Parameters
     ----------
@@ -118,11 +122,11 @@ def resume(
     dataset
         The data, if the run does not keep them.
     time_limit
-        Seconds that may be taken from now on. Budgets that are planned stay.
+        Seconds from now on. Budgets that are planned already stay.
     verbose
         Above zero shows progress bars.
     force
-        Go on although the run was begun by another version or on another kind of machine.
+        Resume a run that another version or another kind of machine began.
     backend
         Where the chains run from now on, such as `mile.execution.DaskBackend(...)`; default: in this process.
 
@@ -134,7 +138,7 @@ def resume(
     Raises
     ------
     RunMismatchError, RunLockedError, CorruptFileError
-        If the run cannot be gone on with; the message says why.
+        If the run cannot be resumed; the message says why.
     """
     folder = Path(run_dir)
     manifest = _manifest(folder)
@@ -155,8 +159,8 @@ def resume(
     with show_progress(verbose > 0) as progress:
         result = fit(
             dataset,
-            **parts,
-            n_chains=configuration["n_chains"],
+            **parts._asdict(),
+            n_chains=Count(1).read(configuration.get("n_chains"), folder, ("configuration", "n_chains")),
             random_state=manifest.seed,
             progress=progress,
             run_dir=folder,
@@ -195,17 +199,15 @@ def _manifest(folder: Path) -> Manifest:
     return read_manifest(folder)
 
 
-def _read_dataset(folder: Path, arrays: Mapping[str, np.ndarray], parts: Mapping[str, Any]) -> Dataset:
-    encoder, response = read_encodings(arrays, parts["likelihood"], parts["network"].input_shape)
+def _read_dataset(folder: Path, arrays: Mapping[str, np.ndarray], parts: Parts) -> Dataset:
+    encoder, response = read_encodings(arrays, parts.likelihood, parts.network.input_shape)
     return replace(_read_rows(folder), encoder=encoder, response=response)
 
 
 def _read_rows(folder: Path) -> Dataset:
     arrays = _read(folder, DATA)
-    try:
+    with refused(f"{folder / DATA} does not hold a data set"):
         return Dataset.from_arrays(**arrays)
-    except (TypeError, ValueError) as error:
-        raise UntrustedFileError(f"{folder / DATA} does not hold a data set: {error}") from error
 
 
 def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
@@ -217,8 +219,8 @@ def _read(folder: Path, name: str) -> dict[str, np.ndarray]:
         ) from None
 
 
-def read_run(folder: Path, network: Any = None) -> tuple[Fit, dict[str, Any] | None]:
-    """Read what a run has so far, also while it goes on; return also what its beginner kept for itself."""
+def read_run(folder: Path, network: object = None) -> tuple[Fit, dict[str, Json] | None]:
+    """Read what a run has so far, also while it is written; return also the estimator that began it, if one did."""
     for attempt in range(_ATTEMPTS):
         manifest = _manifest(folder)
         try:
@@ -227,14 +229,14 @@ def read_run(folder: Path, network: Any = None) -> tuple[Fit, dict[str, Any] | N
                 raise CorruptFileError(f"{damaged[0]} is missing or was altered. `mile repair {folder}` may help.")
             return _read_run(folder, manifest, network), manifest.origin
         except (CorruptFileError, FileNotFoundError):
-            # Its writer replaces files; then the manifest is another one by now.
+            # If its writer has replaced a file, the manifest has changed, too.
             if attempt == _ATTEMPTS - 1 or read_manifest(folder) == manifest:
                 raise
             time.sleep(_PAUSE)
     raise AssertionError("unreachable")
 
 
-def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
+def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     if "logdensity" in manifest.configuration:
         raise ValueError(
             f"The run in {folder} is of mile.sample: call that again with the same arguments, or open its draws.zarr "
@@ -242,18 +244,19 @@ def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
         )
     kept_arrays = _read(folder, SCALES)
     parts = build_parts(manifest.configuration, read_fixed(kept_arrays), network)
-    parts["sampler"] = _with_plan(parts["sampler"], manifest.plan)
-    layout = read_layout(manifest)
+    with refused("the budgets of this run are impossible"):
+        parts = parts._replace(sampler=with_plan(parts.sampler, manifest.plan))
+    layout = manifest.layout
     if layout is None:
-        reason = "its ensemble is being trained"
-        raise ValueError(f"The run in {folder} has no draws yet: {reason}. {_GO_ON.format(folder)}")
+        raise ValueError(
+            f"The run in {folder} has no draws yet: its ensemble is being trained. {_RESUME.format(folder)}"
+        )
     n_chains = _count_chains(manifest, layout)
-    if layout.dimension != parts["network"].dimension:
-        raise UntrustedFileError("the draws are not of this network.")
+    require(layout.dimension == parts.network.dimension, "the draws are not of this network.")
 
     def record_of_chain(chain: int, *kinds: str) -> Record | None:
         names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
-        return next((read_checked_record(folder, name) for name in names if name is not None), None)
+        return next((read_record(folder, name) for name in names if name is not None), None)
 
     members = {chain: record_of_chain(chain, "member") for chain in layout.chain_ids}
     records = {chain: record_of_chain(chain, "final", "state") for chain in layout.chain_ids}
@@ -270,16 +273,16 @@ def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
     trained = [record for chain in chosen if (record := members[chain]) is not None]
     if len(kept) < n_chains or len(trained) < n_chains or not min(record.n_draws for record in kept):
         stage = kept[0].stage if kept else "the ensemble"
-        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_GO_ON.format(folder)}")
+        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_RESUME.format(folder)}")
     if all(codes[chain] != Status.OK for chain in chosen):
         raise ValueError(f"All chains of the run in {folder} failed: there is nothing to predict with.")
-    arrays: dict[str, Any] = dict(kept_arrays)
+    arrays = dict(kept_arrays)
     arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
     arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
-    info = by_phase(arrays, "info", parts["sampler"])
+    info = by_phase(arrays, "info", parts.sampler)
     arrays |= {
         "chain_status": _stack(kept, "status"),
-        "gradient_evaluations": count_gradients(parts["sampler"], info, n_chains),
+        "gradient_evaluations": count_gradients(parts.sampler, info, n_chains),
         "chain_ids": np.array(chosen),
         "status": np.array([codes[chain] for chain in chosen], np.int32),
         "member": _stack(trained, "position"),
@@ -290,52 +293,41 @@ def _read_run(folder: Path, manifest: Manifest, network: Any) -> Fit:
     return assemble(parts, arrays, manifest.seed)
 
 
-def _with_plan(sampler: Any, plan: dict[str, Any] | None) -> Any:
-    try:
-        return with_plan(sampler, plan)
-    except (TypeError, ValueError) as error:
-        raise UntrustedFileError(f"the budgets of this run are impossible: {error}") from error
-
-
 def _count_chains(manifest: Manifest, layout: Layout) -> int:
-    n_chains = manifest.configuration.get("n_chains")
-    if type(n_chains) is not int or not 1 <= n_chains <= len(layout.chain_ids):
-        raise UntrustedFileError(f"the run cannot have {str(n_chains)[:20]} chains.")
-    if not set(range(n_chains)) <= set(layout.chain_ids):
-        raise UntrustedFileError("there is no room for the draws of some chains.")
+    counts = Count(1, len(layout.chain_ids))
+    n_chains = counts.read(manifest.configuration.get("n_chains"), place=("configuration", "n_chains"))
+    require(set(range(n_chains)) <= set(layout.chain_ids), "there is no room for the draws of some chains.")
     return n_chains
 
 
 def _draws_of(
     records: list[Record], folder: Path, manifest: Manifest, layout: Layout, rows: list[int]
-) -> dict[str, Any]:
-    """Return the draws that all of these chains have, those of the last chunk from their records."""
+) -> dict[str, np.ndarray]:
+    """Return the draws that all of these chains have. Those after the last chunk come from the checkpoints."""
     n_draws, pending = min(record.n_draws for record in records), None
     n_stored = n_draws
-    if max(record.n_draws for record in records) > layout.n_draws:
-        raise UntrustedFileError("the chains of this run have more draws than there is room for.")
+    most = max(record.n_draws for record in records)
+    require(most <= layout.n_draws, "the chains of this run have more draws than there is room for.")
     if any(record.stage != "finished" for record in records):
-        if len({record.stage for record in records}) > 1:
-            raise UntrustedFileError("the chains of this run were not saved together.")
+        stages = {record.stage for record in records}
+        require(len(stages) == 1, "the chains of this run were not saved together.")
         pending = [_pending(record, layout) for record in records]
         n_stored = n_draws // layout.chunk * layout.chunk
         # A chain that is ahead, or has all its draws, has the newest common ones in a chunk already.
         is_last = [n_stored + len(part[1]) == record.n_draws for record, part in zip(records, pending, strict=True)]
         pending = [part if last else None for part, last in zip(pending, is_last, strict=True)]
         ahead = [row for row, part in zip(rows, pending, strict=True) if part is None]
-        check_draws(folder, manifest, layout, ahead, n_draws)
-    check_draws(folder, manifest, layout, rows, n_stored)
+        check_draws(manifest.files, layout, ahead, n_draws, folder)
+    check_draws(manifest.files, layout, rows, n_stored, folder)
     draws = read_draws(folder, layout, rows, n_draws, pending)
     return {"draws": draws.position, "logdensity": draws.logdensity, "energy_change": draws.energy_change}
 
 
 def _pending(record: Record, layout: Layout) -> list[np.ndarray]:
     """Return the draws of a chain that were in no chunk yet."""
-    parts = [_stack([record], f"draw.{number}")[0] for number in range(3)]
     count = record.n_draws % layout.chunk if record.n_draws < layout.n_draws else 0
-    if [part.shape for part in parts] != [(count, layout.dimension), (count,), (count,)]:
-        raise UntrustedFileError("the newest draws of this run do not have the shape of the others.")
-    return parts
+    shapes = {"draw.0": (count, layout.dimension), "draw.1": (count,), "draw.2": (count,)}
+    return [Tensor("f", shape).read(record.arrays.get(name), place=(name,)) for name, shape in shapes.items()]
 
 
 def _status(member: Record | None, record: Record | None) -> Status:
@@ -345,14 +337,12 @@ def _status(member: Record | None, record: Record | None) -> Status:
 
 
 def _code(record: Record) -> Status:
-    try:
-        return Status(int(record.arrays["status"]))
-    except (KeyError, ValueError):
-        raise UntrustedFileError("a chain has no status, or one that is not known.") from None
+    require("status" in record.arrays, "a chain has no status.")
+    return schema.read_code(int(record.arrays["status"]))
 
 
 def _stack(records: list[Record], name: str) -> np.ndarray:
     arrays = [record.arrays[name] for record in records if name in record.arrays]
-    if len(arrays) < len(records) or len({(array.shape, array.dtype) for array in arrays}) > 1:
-        raise UntrustedFileError(f"the chains of this run do not all hold {name[:80]!r}, or of different sizes.")
+    is_same = len(arrays) == len(records) and len({(array.shape, array.dtype) for array in arrays}) == 1
+    require(is_same, f"all chains of this run must hold {quote(name)}, of one type and shape.")
     return np.stack(arrays)

@@ -1,14 +1,14 @@
 """Numbers on one scale: mean zero and standard deviation one in the training rows."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from mile import _registry
-from mile._errors import UntrustedFileError
+from mile._schema import Fields, Tensor
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
 
 # Standardized inputs are cut here; beyond, a row is so far out that only finiteness matters.
@@ -105,25 +105,20 @@ class Standardizer(AbstractFeatureEncoder):
     @classmethod
     def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
         """Return the standardizer that a file has kept."""
-        if settings or set(tensors) != {"shift", "scale"}:
-            raise UntrustedFileError("a standardizer must have a shift and a scale, and nothing else.")
-        return cls.checked(tensors["shift"], tensors["scale"], (n_features,))
+        Fields(dict, {}).read(settings)
+        return cls.read(tensors, (n_features,))
 
     @classmethod
-    def checked(cls, shift: np.ndarray, scale: np.ndarray, shape: tuple[int, ...]) -> Self:
-        """Return a standardizer of one shape.
+    def read(cls, tensors: Tensors, shape: tuple[int, ...]) -> Self:
+        """Return the standardizer of one shape that a file has kept.
 
         Raises
         ------
         UntrustedFileError
-            If the numbers are not in float64, not finite, of another shape, or a scale is not positive.
+            If there is anything but a shift and a scale, or they are not finite numbers in float64 of this shape.
         """
-        for name, values in (("shift", shift), ("scale", scale)):
-            if values.dtype != np.float64 or values.shape != shape or not np.isfinite(values).all():
-                raise UntrustedFileError(f"a {name} must be finite numbers in float64 of shape {shape}.")
-        if not (scale > 0).all():
-            raise UntrustedFileError("a scale must be positive.")
-        return cls(shift=shift, scale=scale)
+        shift = Tensor("float64", shape, is_finite=True)
+        return Fields(cls, {"shift": shift, "scale": replace(shift, is_positive=True)}).read(tensors)
 
     def undo(self, values: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "row *column"]:
         """Return standardized values on their own scale, in float64."""

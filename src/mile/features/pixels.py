@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile import _registry
-from mile._errors import UntrustedFileError
+from mile._schema import Fields, Number, require
 from mile.features.accepted import InputLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
 from mile.features.numbers import Standardizer
@@ -128,10 +128,10 @@ class PixelScale(AbstractFeatureEncoder):
     @classmethod
     def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
         """Return the scale that a file has kept."""
-        low, high = settings.get("low"), settings.get("high")
-        known = set(settings) == {"low", "high"} and not tensors
-        if not known or type(low) is not float or type(high) is not float or not -np.inf < low < high < np.inf:
-            raise UntrustedFileError("the scale of pixels must have a finite range, low and high.")
+        Fields(dict, {}).read(tensors)
+        found = Fields(dict, {"low": Number(), "high": Number()}).read(settings)
+        low, high = found["low"], found["high"]
+        require(low < high, "the range of pixels must have a low below its high.")
         return cls(low=low, high=high)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from mile import _registry
 from mile._checks import check_count, check_tuple
-from mile._errors import UntrustedFileError
+from mile._schema import Count, Fields, Several, Tensor, Unchecked, refused, require
 from mile.features.accepted import InputLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
 
@@ -27,6 +27,7 @@ _LONGEST_TOKEN = 4 * (_LONGEST_WORD + 1)  # bytes: tokens do not cross words, an
 _FEWEST_PAIRS = 2  # a pair that occurs once says nothing about other texts
 _MOST_MERGES = 250_000  # the largest vocabularies in use, those of multilingual models, have as many
 _LONGEST_FILE = 1 << 22  # bytes of JSON
+_FILE = Fields(dict, {"format": Count(_FORMAT, _FORMAT), "merges": Several(Unchecked())})
 _BATCH = 1_000  # texts that are encoded at a time
 _LINE_BREAK = re.compile(r"<br\s*/?>")
 _MISSING = "needs the tokenizers package, which is not installed: pip install 'mile-bnn[text]'."
@@ -178,17 +179,12 @@ class Tokenizer:
         UntrustedFileError
             If the bytes are anything else.
         """
-        if len(data) > _LONGEST_FILE:
-            raise UntrustedFileError(f"a tokenizer takes at most {_LONGEST_FILE:,} bytes; these are {len(data):,}.")
-        try:
-            found = json.loads(data)
-            if found["format"] != _FORMAT:
-                raise ValueError("its format is not known")
-            tokenizer = cls(merges=tuple(tuple(pair) for pair in found["merges"]))  # pyright: ignore[reportArgumentType]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UntrustedFileError(f"not a tokenizer: {str(error)[:200]}") from error
-        if tokenizer.to_bytes() != data:
-            raise UntrustedFileError("not a tokenizer: it was not written by mile.")
+        is_short = len(data) <= _LONGEST_FILE
+        require(is_short, f"a tokenizer takes at most {_LONGEST_FILE:,} bytes; these are {len(data):,}.")
+        with refused("not a tokenizer"):
+            found = _FILE.read(json.loads(data), "not a tokenizer")
+            tokenizer = cls(merges=tuple(tuple(pair) for pair in found["merges"]))
+        require(tokenizer.to_bytes() == data, "not a tokenizer: it was not written by mile.")
         return tokenizer
 
     @cached_property
@@ -272,16 +268,12 @@ class TextEncoder(AbstractFeatureEncoder):
     @classmethod
     def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
         """Return the encoder that a file has kept."""
-        context, vocabulary = settings.get("context"), settings.get("vocabulary")
-        known = set(tensors) == {"tokenizer"} and set(settings) == {"context", "vocabulary"}
-        if not known or type(context) is not int or type(vocabulary) is not int:
-            raise UntrustedFileError("an encoder of texts must have a tokenizer, a context and a vocabulary.")
-        data = tensors["tokenizer"]
-        if data.dtype != np.uint8 or data.ndim != 1:
-            raise UntrustedFileError("a tokenizer must be bytes.")
+        found = Fields(dict, {"context": Count(), "vocabulary": Count()}).read(settings)
+        context, vocabulary = found["context"], found["vocabulary"]
+        data = Fields(dict, {"tokenizer": Tensor("uint8", (None,))}).read(tensors)["tokenizer"]
         tokenizer = _read_tokenizer(data.tobytes())
-        if context != n_features or tokenizer.vocabulary > vocabulary:
-            raise UntrustedFileError("the tokenizer does not fit the network.")
+        fits = context == n_features and tokenizer.vocabulary <= vocabulary
+        require(fits, "the tokenizer does not fit the network.")
         return cls(context=context, vocabulary=vocabulary, tokenizer=tokenizer)
 
 

@@ -1,4 +1,4 @@
-"""What predictions need besides draws, as arrays that a file can hold: encodings of x and y, and fixed arrays."""
+"""What predictions need besides draws, as arrays for a file: encodings of x and y, and fixed arrays."""
 
 import json
 from collections.abc import Mapping
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from mile import _registry
-from mile._errors import UntrustedFileError
+from mile._schema import Plain, Tensor, Text, quote, refused, require
 from mile.configuration import fixed_arrays
 from mile.features.base import AbstractFeatureEncoder
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
 from mile.likelihoods._labels import NAMES as LABELS
 from mile.networks import FixedArray
+from mile.storage import schema
 
 Arrays = Mapping[str, np.ndarray]
 _FIXED, _ENCODER, _RESPONSE = "fixed.", "encoder.", "response."
@@ -64,12 +65,12 @@ def read_encodings(
     if _SETTINGS not in arrays:
         arrays = _renamed(arrays, likelihood, input_shape)
     settings = _read_settings(arrays[_SETTINGS])
-    name = settings.pop("kind", None)
-    if not isinstance(name, str) or name not in _registry.encoder:
-        raise UntrustedFileError(
-            f"{str(name)[:80]!r} is not an encoder that is known here, one of {sorted(_registry.encoder)}: import the "
-            "module that registers it first."
-        )
+    name = Text().read(settings.pop("kind", None), place=(_SETTINGS, "kind"))
+    require(
+        name in _registry.encoder,
+        f"{quote(name)} is not an encoder that is known here, one of {sorted(_registry.encoder)}: import the module "
+        "that registers it first.",
+    )
     kind = _registry.encoder[name]
     assert issubclass(kind, AbstractFeatureEncoder)
     encoder = kind.restore(_below(arrays, _ENCODER), settings, int(np.prod(input_shape)))
@@ -86,11 +87,9 @@ def read_fixed(arrays: Arrays) -> dict[str, FixedArray]:
     """
     found = {}
     for wanted, array in _below(arrays, _FIXED).items():
-        if array.dtype != np.float32 or not np.isfinite(array).all():
-            raise UntrustedFileError(f"{_FIXED}{wanted[:80]} must be finite numbers in float32.")
+        Tensor("float32", array.shape, is_finite=True).read(array, place=(_FIXED + wanted,))
         found[wanted] = FixedArray(array)
-        if found[wanted].sha256 != wanted:
-            raise UntrustedFileError(f"{_FIXED}{wanted[:80]} is not the array that its name says.")
+        require(found[wanted].sha256 == wanted, f"{_FIXED}{wanted[:80]} is not the array that its name says.")
     return found
 
 
@@ -98,24 +97,16 @@ def _below(arrays: Arrays, prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _read_settings(text: np.ndarray) -> dict[str, str | int | float | bool | None]:
-    if text.dtype != np.uint8 or text.ndim != 1 or len(text) > _LARGEST_SETTINGS:
-        raise UntrustedFileError("the description of the encoder must be a short text.")
-    try:
-        found = json.loads(text.tobytes())
-    except (ValueError, RecursionError) as error:
-        raise UntrustedFileError("the description of the encoder is not readable.") from error
-    plain = (str, int, float, bool, type(None))
-    if not isinstance(found, dict) or not all(isinstance(value, plain) for value in found.values()):
-        raise UntrustedFileError("the description of the encoder must be plain values by name.")
-    return found
+def _read_settings(text: np.ndarray) -> dict[str, Plain]:
+    data = Tensor("uint8", (None,), largest=_LARGEST_SETTINGS).read(text, place=(_SETTINGS,)).tobytes()
+    with refused("the settings of the encoder"):
+        return schema.ENCODER.read(json.loads(data), place=(_SETTINGS,))
 
 
 def _renamed(arrays: Arrays, likelihood: AbstractLikelihood, input_shape: tuple[int, ...]) -> Arrays:
     """Return the arrays of a file of version 0.1 under the names that they have now."""
-    missing = [name for name in _OLD_SCALES if name not in arrays]
-    if missing:
-        raise UntrustedFileError(f"there is no {missing[0]}.")
+    missing = sorted(set(_OLD_SCALES) - set(arrays))
+    require(not missing, f"the file must have {missing}.")
     shift, scale = arrays["x_shift"], arrays["x_scale"]
     settings: dict[str, str | int | float] = {"kind": "standardizer"}
     tensors = {"encoder.shift": shift, "encoder.scale": scale}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mile._errors import UntrustedFileError
+from mile._schema import Several, Tensor, Text, refused, require
 
 NAMES = _NUMBERS, _TEXT = "labels", "labels_text"  # of the arrays
 _LONGEST_TEXT = 1 << 20  # bytes of JSON, which takes up to thirty times as many when it is read
@@ -61,31 +62,23 @@ def read_labels(arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
     UntrustedFileError
         If they are not a list of different labels.
     """
-    if _TEXT in arrays and _NUMBERS in arrays:
-        raise UntrustedFileError("the labels must be numbers or words, not both.")
+    require(not {_TEXT, _NUMBERS} <= set(arrays), "the labels must be numbers or words, not both.")
     if _TEXT in arrays:
         labels = _read_text(arrays[_TEXT])
     elif _NUMBERS in arrays:
         labels = arrays[_NUMBERS]
+        Tensor(labels.dtype.kind, (None,), is_finite=True).read(labels, place=(_NUMBERS,))
     else:
         return None
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise UntrustedFileError("the labels must be finite.")
-    if labels.ndim != 1 or len(np.unique(labels)) != len(labels):
-        raise UntrustedFileError("the labels must all be different.")
+    require(len(np.unique(labels)) == len(labels), "the labels must all be different.")
     return labels
 
 
 def _read_text(text: np.ndarray) -> np.ndarray:
-    if text.dtype != np.uint8 or text.ndim != 1 or len(text) > _LONGEST_TEXT:
-        raise UntrustedFileError(f"the labels must be at most {_LONGEST_TEXT:,} bytes of text.")
-    try:
-        words = json.loads(text.tobytes())
-    except (ValueError, RecursionError) as error:
-        raise UntrustedFileError("the labels are not readable.") from error
-    if not _are_words(words):
-        raise UntrustedFileError("the labels must be a list of words.")
-    labels = _words(words)
+    data = Tensor("uint8", (None,), largest=_LONGEST_TEXT).read(text, place=(_TEXT,)).tobytes()
+    with refused("the labels are not readable"):
+        words = Several(Text()).read(json.loads(data), place=(_TEXT,))
+    labels = _words(list(words))
     if labels is None:
         raise UntrustedFileError("the labels are longer than labels can be, or end in a NUL.")
     return labels

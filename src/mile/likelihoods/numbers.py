@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from mile._checks import check_count
-from mile._errors import UntrustedFileError
 from mile._random import draw_seed
 from mile.features.numbers import Standardizer
 from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
@@ -168,9 +167,7 @@ class AbstractNumberLikelihood(AbstractLikelihood):
 
     def restore_response(self, tensors: Tensors) -> AbstractResponse:
         """Return the scale that a file has kept."""
-        if set(tensors) != {"shift", "scale"}:
-            raise UntrustedFileError("a response of numbers must have a shift and a scale, and nothing else.")
-        return ScaledResponse(Standardizer.checked(tensors["shift"], tensors["scale"], ()))
+        return ScaledResponse(Standardizer.read(tensors, ()))
 
     def predictive(self, mixture: Mixture, response: AbstractResponse) -> "Predictive":
         """Return the predictive distribution of a number."""

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from mile._errors import UntrustedFileError
+from mile._schema import Count, Fields, Several, Text, require
 from mile._types import Json
 
 LIBRARIES = ("flax linen", "flax nnx", "equinox", "init and apply")
@@ -15,8 +15,6 @@ _MOST_AXES = 32
 _LONGEST_PATH = 1000
 _LONGEST_DTYPE = 20
 _MOST_SHOWN = 5  # differences in a message
-
-Sized = TypeVar("Sized", dict, list, str)
 
 
 class Leaf(NamedTuple):
@@ -87,56 +85,37 @@ def read_signature(description: object) -> Signature:
     UntrustedFileError
         If it is not the description of a signature.
     """
-    library, shape, n_outputs, entries = _read_fields(description, "library", "input_shape", "n_outputs", "arrays")
-    arrays = _read(entries, list, _MOST_ARRAYS)
-    if library not in LIBRARIES or not arrays:
-        raise _wrong(description)
-    signature = Signature(
-        library=_read(library, str, _LONGEST_PATH),
-        input_shape=_read_shape(shape),
-        n_outputs=_read_size(n_outputs),
-        leaves=tuple(map(_read_leaf, arrays)),
-    )
-    if not signature.input_shape or len({leaf.path for leaf in signature.leaves}) < len(arrays):
-        raise _wrong(description)
+    signature = _SIGNATURE.read(description, _WRONG)
+    for shape in (signature.input_shape, *(leaf.shape for leaf in signature.leaves)):
+        require(math.prod(shape) <= _MOST_NUMBERS, f"shape {shape} is too large.", _WRONG)
+    paths = {leaf.path for leaf in signature.leaves}
+    require(len(paths) == len(signature.leaves), "two arrays have one path.", _WRONG)
     return signature
 
 
-def _read_leaf(entry: object) -> Leaf:
-    path, shape, dtype = _read_fields(entry, "path", "shape", "dtype")
-    return Leaf(_read(path, str, _LONGEST_PATH), _read_shape(shape), _read(dtype, str, _LONGEST_DTYPE))
+def _made(library: str, input_shape: tuple[int, ...], n_outputs: int, arrays: tuple[Leaf, ...]) -> Signature:
+    return Signature(library=library, input_shape=input_shape, n_outputs=n_outputs, leaves=arrays)
 
 
-def _read_fields(value: object, *names: str) -> list[object]:
-    """Return the fields of an object that has these and no others."""
-    fields = _read(value, dict, len(names))
-    if set(fields) != set(names):
-        raise _wrong(value)
-    return [fields[name] for name in names]
-
-
-def _read(value: object, kind: type[Sized], longest: int) -> Sized:
-    """Return a value of one type that is not too long."""
-    if not isinstance(value, kind) or len(value) > longest:
-        raise _wrong(value)
-    return value
-
-
-def _read_shape(value: object) -> tuple[int, ...]:
-    shape = tuple(map(_read_size, _read(value, list, _MOST_AXES)))
-    if math.prod(shape) > _MOST_NUMBERS:
-        raise _wrong(value)
-    return shape
-
-
-def _read_size(value: object) -> int:
-    if type(value) is not int or not 1 <= value <= _MOST_NUMBERS:
-        raise _wrong(value)
-    return value
-
-
-def _wrong(value: object) -> UntrustedFileError:
-    return UntrustedFileError(f"not the signature of a network: {str(value)[:80]!r}.")
+_WRONG = "not the signature of a network"
+_SIZE = Count(1, _MOST_NUMBERS)
+_LEAF = Fields(
+    Leaf,
+    {
+        "path": Text(longest=_LONGEST_PATH),
+        "shape": Several(_SIZE, most=_MOST_AXES),
+        "dtype": Text(longest=_LONGEST_DTYPE),
+    },
+)
+_SIGNATURE = Fields(
+    _made,
+    {
+        "library": Text(choices=LIBRARIES),
+        "input_shape": Several(_SIZE, fewest=1, most=_MOST_AXES),
+        "n_outputs": _SIZE,
+        "arrays": Several(_LEAF, fewest=1, most=_MOST_ARRAYS),
+    },
+)
 
 
 def _differences(kept: Signature, given: Signature) -> Iterator[str]:

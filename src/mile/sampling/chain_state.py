@@ -137,7 +137,7 @@ class ChainState:
         return jax.eval_shape(partial(programs.finish, program=self.program), self.phase, carries=carry)
 
     def close_phase(self, phase: Phase, ends: list[Finished]) -> None:
-        """Keep the results of a phase in each group, and move on to the next phase."""
+        """Keep the results of a phase in each group, and begin the next phase."""
         n_chains = len(self.ids)
         self.carries = [end.carry for end in ends]
         found = _join([end.status for end in ends], n_chains)
@@ -153,7 +153,7 @@ class ChainState:
     # -- to and from checkpoints
 
     def records(self, kind: str) -> dict[tuple[int, str], Record]:
-        """Return what a resumed run needs of each chain; copied, because the programs reuse their memory."""
+        """Return a checkpoint of each chain. Arrays are copied, because programs reuse their memory."""
         stage = _FINISHED if self.finished else self.phase.name
         found = {}
         for group, step in enumerate(self.steps):
@@ -250,7 +250,7 @@ def _recall(records: list[Record], names: list[str], shapes: Tree) -> Tree:
 
 
 def _trimmed(leaf: np.ndarray) -> np.ndarray:
-    """Leave out the zeros at the end of a buffer that is not full yet: most of a checkpoint of phase III."""
+    """Leave out the zeros at the end of a buffer that is not full yet. They would be most of a checkpoint."""
     if leaf.ndim < 2:
         return leaf.copy()
     rows = np.ascontiguousarray(leaf).view(np.uint8)  # bits: a negative zero is a number like others

@@ -1,5 +1,6 @@
 """All files: run directories with draws and checkpoints, and the tensors of saved models."""
 
+from mile.storage import schema
 from mile.storage._downloads import downloaded, read_arrays, read_members, read_packed_lines, write_arrays
 from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
@@ -18,14 +19,13 @@ from mile.storage._run import (
     damaged_files,
     has_run,
     open_run,
-    read_layout,
     read_record,
     run_seconds,
 )
 from mile.storage._table import Table
 from mile.storage._tables import csv_lines, read_table, write_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors
-from mile.storage._trust import check_draws, read_checked_record
+from mile.storage.schema import check_draws
 
 __all__ = [
     "DATA",
@@ -51,9 +51,7 @@ __all__ = [
     "inside",
     "open_run",
     "read_arrays",
-    "read_checked_record",
     "read_draws",
-    "read_layout",
     "read_manifest",
     "read_members",
     "read_packed_lines",
@@ -62,6 +60,7 @@ __all__ = [
     "read_tensors",
     "repair",
     "run_seconds",
+    "schema",
     "sync_folders",
     "write_arrays",
     "write_page",

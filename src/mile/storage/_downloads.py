@@ -1,4 +1,4 @@
-"""Files from elsewhere: downloads that are there whole and checked or not at all, and readers of what they hold."""
+"""Downloads: files appear complete and checked or not at all. Readers of archives and arrays."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 def download(url: str, path: Path, checksum: str | None = None) -> None:
-    """Download a file; its name appears only when all bytes have come and, if given, the checksum is right.
+    """Download a file. Its name appears only when all bytes are there and the checksum, if given, is right.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def download(url: str, path: Path, checksum: str | None = None) -> None:
 
 @contextlib.contextmanager
 def downloaded(url: str, path: Path, checksum: str | None = None) -> Iterator[Path]:
-    """Have a file for as long as it takes to read it, under a name of this process; see `download`."""
+    """Download a file under a name of this process, and remove it in the end; see `download`."""
     own = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be reading the same
     download(url, own, checksum)
     try:
@@ -121,7 +121,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 class _BrokenStreamError(Exception):
-    """The network failed. Not an OSError, which would be taken for one of the file that is written."""
+    """The network failed. It is not an OSError: that would look like a failure to write the file."""
 
 
 def _stream(url: str, checksum: str | None) -> Iterator[bytes]:
@@ -148,7 +148,7 @@ def _stream(url: str, checksum: str | None) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """Say that an archive is damaged, in the place of what its format says."""
+    """Raise CorruptFileError for every error that a damaged archive can cause."""
     try:
         yield
     except (KeyError, EOFError, OSError, UnicodeDecodeError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -17,9 +17,9 @@ DRAWS_IN_MEMORY = 1 << 28  # bytes of draws that are read into memory; more stay
 
 
 class Recorded(NamedTuple):
-    """Draws of a run, in memory or on disk."""
+    """Draws of a run."""
 
-    position: Any
+    position: np.ndarray  # `StoredDraws` if they stay on disk, which have shape, type and indexing of an array
     logdensity: np.ndarray
     energy_change: np.ndarray
 
@@ -31,7 +31,7 @@ class DrawWriter:
         self._run = run
         self._layout = layout
         self._rows = list(rows)
-        self._pending: list[list[Any]] = [[] for _ in rows]  # parts of chunks that are not complete
+        self._pending: list[list[Sequence[np.ndarray]]] = [[] for _ in rows]  # parts of chunks that are not complete
         self._counts = [0] * len(self._rows)
 
     @property
@@ -41,7 +41,7 @@ class DrawWriter:
         kept = self._layout.n_bytes if self._layout.n_bytes <= DRAWS_IN_MEMORY else 0
         return max(chunks, kept), self._layout.n_bytes
 
-    def write(self, index: int, draws: Any) -> None:
+    def write(self, index: int, draws: Sequence[np.ndarray]) -> None:
         """Append the draws (position, log density, energy change) of a chain."""
         if not len(draws[0]):
             return
@@ -72,12 +72,12 @@ class DrawWriter:
         return [np.concatenate([part[which] for part in [empty, *parts]]) for which in range(3)]
 
     def restore(self, index: int, count: int, pending: Sequence[np.ndarray]) -> None:
-        """Go on after `count` draws, of which some are in no chunk yet."""
+        """Continue after `count` draws. `pending` are those of them that are in no chunk yet."""
         self._counts[index] = count
         self._pending[index] = [list(pending)] if len(pending[0]) else []
 
     def cut(self, n_draws: int) -> None:
-        """End with fewer draws than planned: write what is left of the chains that have them all."""
+        """End with fewer draws than planned. Write the pending draws of each chain that has so many."""
         for index, count in enumerate(self._counts):
             if count < n_draws:
                 continue
@@ -143,5 +143,5 @@ def read_draws(
 
     paths = [[inside(folder, layout.path("weights", row, number)) for number in chunks] for row in rows]
     stored = StoredDraws(paths, n_draws, layout.chunk, layout.dimension, dtype)
-    positions = np.asarray(stored) if stored.nbytes <= DRAWS_IN_MEMORY else stored
+    positions = np.asarray(stored) if stored.nbytes <= DRAWS_IN_MEMORY else cast("np.ndarray", stored)
     return Recorded(positions, scalars("lp"), scalars("energy_change"))

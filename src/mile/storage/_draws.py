@@ -12,7 +12,7 @@ zarr makes the metadata; chunks are written by us because zarr does not force th
 import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -20,8 +20,11 @@ from google_crc32c import value as crc32c
 from mile._errors import CorruptFileError
 from mile.storage._inside import open_plain
 
+if TYPE_CHECKING:
+    from zarr.storage import MemoryStore
+
 FOLDER = "draws.zarr"
-RUNNING = -1  # status of a chain that is under way
+RUNNING = -1  # status of a chain that has not finished
 _LARGEST_CHUNK = 1 << 22  # bytes
 _SMALL_CHUNK = 1 << 19
 _FEWEST_CHUNKS, _MOST_SMALL_CHUNKS = 4, 32  # of a chain: a reader sees draws arrive, small files are not many
@@ -31,6 +34,10 @@ VARIABLES = {
     "lp": ("sample_stats", ("chain", "draw")),
     "energy_change": ("sample_stats", ("chain", "draw")),
 }
+
+
+Shape = tuple[int, ...]
+Index = int | slice | Sequence[int] | np.ndarray  # chooses along one axis, as in numpy
 
 
 class Layout(NamedTuple):
@@ -78,7 +85,9 @@ def metadata(layout: Layout, status: Sequence[int]) -> dict[str, bytes]:
     crc = Crc32cCodec()
     n_chains = len(layout.chain_ids)
 
-    def create(group: Any, name: str, dims: tuple, shape: tuple, chunks: tuple, dtype: str, fill: Any) -> Any:
+    def create(
+        group: zarr.Group, name: str, dims: tuple[str, ...], shape: Shape, chunks: Shape, dtype: str, fill: float
+    ) -> zarr.Array:
         return group.create_array(
             name,
             shape=shape,
@@ -107,12 +116,13 @@ def metadata(layout: Layout, status: Sequence[int]) -> dict[str, bytes]:
     return asyncio.run(_contents(store))
 
 
-async def _contents(store: Any) -> dict[str, bytes]:
+async def _contents(store: "MemoryStore") -> dict[str, bytes]:
     from zarr.core.buffer import default_buffer_prototype
 
     found = {}
     async for key in store.list():
         buffer = await store.get(key, default_buffer_prototype())
+        assert buffer is not None
         found[f"{FOLDER}/{key}"] = buffer.to_bytes()
     return found
 
@@ -155,14 +165,14 @@ class StoredDraws:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         array = np.empty(self.shape, self.dtype if dtype is None else dtype)
         for row in range(len(self)):
             for start in range(0, self.shape[1], self._chunk):
                 array[row, start : start + self._chunk] = self._mapped(row, start // self._chunk)
         return array
 
-    def __getitem__(self, key: Any) -> np.ndarray:
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> np.ndarray:
         """Return a copy of the chosen chains, and with a second index of their chosen draws."""
         chains, *rest = key if isinstance(key, tuple) else (key,)
         chosen = np.arange(len(self))[chains]
@@ -178,12 +188,12 @@ class StoredDraws:
         """Size of all draws."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def select(self, chains: Any) -> "StoredDraws":
+    def select(self, chains: Sequence[int] | np.ndarray) -> "StoredDraws":
         """Return the draws of some chains (indices, or a mask)."""
         rows = [self._rows[row] for row in np.arange(len(self))[chains]]
         return StoredDraws(rows, self.shape[1], self._chunk, self.shape[2], self.dtype)
 
-    def replace(self, slots: Any, other: "StoredDraws") -> "StoredDraws":
+    def replace(self, slots: Sequence[int] | np.ndarray, other: "StoredDraws") -> "StoredDraws":
         """Return these draws with other chains in some places."""
         rows = dict(enumerate(self._rows)) | dict(zip(map(int, slots), other._rows, strict=True))
         return StoredDraws([rows[row] for row in range(len(self))], self.shape[1], self._chunk, *self._rest)

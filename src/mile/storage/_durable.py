@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, forced to disk, then renamed."""
+"""Atomic files: each is written under a temporary name, forced to disk, then renamed."""
 
 import contextlib
 import hashlib
@@ -7,15 +7,16 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from mile._errors import StorageError
 
 TEMPORARY = ".partial"  # suffix of files that are not in their place yet
+Bytes = bytes | memoryview
 
 
-def write_file(path: Path, parts: Iterable[Any]) -> str:
-    """Write the parts (bytes, or arrays of bytes) one after another and return their SHA-256.
+def write_file(path: Path, parts: Iterable[Bytes]) -> str:
+    """Write the parts one after another and return their SHA-256.
 
     The name appears only when all bytes are on disk; `sync_folders` makes the name itself durable.
 
@@ -53,7 +54,7 @@ def write_page(path: Path, text: str) -> None:
 def _created(path: Path) -> BinaryIO:
     """Open a new file; its folder is made if need be.
 
-    The name can be foreseen, so nothing that is there is opened, least of all a link to another file.
+    The name can be guessed, so a file or link that has it already is never opened.
     """
     try:
         return path.open("xb")
@@ -62,7 +63,7 @@ def _created(path: Path) -> BinaryIO:
     except FileExistsError:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise
-        path.unlink()  # of a killed process that had our number
+        path.unlink()  # left by a killed process with the same id
     return path.open("xb")
 
 
@@ -94,12 +95,12 @@ def free_bytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def explained(path: Path, n_bytes: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turn what the system says of a path into a sentence.
+    """Turn an error of the system into one that names the path and the space that is left.
 
     Raises
     ------
     StorageError
-        In the place of any other OSError.
+        Instead of any other OSError.
     """
     try:
         yield

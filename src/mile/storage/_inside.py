@@ -1,8 +1,8 @@
-"""What is inside a run: the names it can contain, and that no symbolic link leads from one of them to elsewhere.
+"""The files of a run: which names they can have, and that none of them is a symbolic link.
 
-A run may come from anywhere, and a link in it would let us read, write or delete what is not part of it. So every
-file of a run is reached through `inside`, and what exists is opened by `open_plain`. Names that are not in the list
-below belong to somebody else: they are neither followed nor removed. The folder of the run itself may be a link.
+A run may come from anywhere, and a link in it would let us read, write or delete files outside of it. So every path
+in a run comes from `inside`, and `open_plain` opens what exists. Files with names that are not in the list below belong
+to somebody else: they are neither read nor removed. The folder of the run itself may be a link.
 """
 
 import io
@@ -56,17 +56,17 @@ def is_record(name: str, chain: int | None = None, kind: str = "") -> bool:
 
 
 def is_temporary(name: str) -> bool:
-    """Say whether a file of this name is one of ours that did not get to its place."""
+    """Say whether this is the temporary name of a file of a run."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Return where something of a run is or will be, unless a link is on the way there or in its place.
+    """Return the path of a file of a run, which need not exist yet.
 
     Raises
     ------
     UntrustedFileError
-        If one is, or if a file is where a folder belongs.
+        If the file or a folder on the way is a link, or a file is where a folder belongs.
     """
     path = folder
     parts = Path(name).parts
@@ -109,7 +109,7 @@ def read_inside(folder: Path, name: str) -> bytes:
 
 
 def entries(folder: Path) -> Iterator[Entry]:
-    """Yield what is in a run; of its folders only those with names of ours are looked into, and no link."""
+    """Yield what is in a run. Links and folders of others are not entered."""
     waiting = [""]
     while waiting:
         parent = waiting.pop()
@@ -121,7 +121,7 @@ def entries(folder: Path) -> Iterator[Entry]:
             try:
                 entry = Entry(name, _mode((folder / name).lstat()))
             except FileNotFoundError:
-                continue  # its writer has just renamed or removed it
+                continue  # the writer of the run has just renamed or removed it
             if stat.S_ISDIR(entry.mode) and _FOLDER.fullmatch(name):
                 waiting.append(f"{name}/")
             yield entry
@@ -147,13 +147,13 @@ def check_entries(folder: Path) -> list[str]:
 
 
 def name_some(names: list[str]) -> str:
-    """Return the first few of many names, quoted: they are others' and may hold anything."""
+    """Return the first few of many names, quoted: names of others may contain anything."""
     shown = ", ".join(repr(name) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5:,} more"
 
 
 def _mode(about: os.stat_result) -> int:
-    """Return the kind of a file; a junction is a link to us."""
+    """Return the mode of a file; a junction of Windows counts as a link."""
     is_junction = getattr(about, "st_reparse_tag", 0) == _JUNCTION
     return stat.S_IFLNK if is_junction else about.st_mode
 

@@ -1,7 +1,7 @@
 """One writer per run directory.
 
-The operating system's file lock, which it frees when its owner dies however that happened: a stale lock cannot
-exist. A note beside it tells others who the owner is.
+This is a file lock of the operating system, which frees it when its owner dies. There are no stale locks. A note beside
+it tells others who the owner is.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from mile._errors import RunLockedError, StorageError, UntrustedFileError
 from mile.storage._durable import explained, remove, write_file
 from mile.storage._inside import inside, read_inside
 from mile.storage._tensors import canonical, parse
+from mile.storage.schema import OWNER
 
 _LOCK, _OWNER = "run.lock", "run.owner"
 
@@ -44,15 +45,15 @@ def locked(folder: Path) -> Iterator[None]:
         write_file(inside(folder, _OWNER), [canonical({"pid": os.getpid(), "host": socket.gethostname()})])
         yield
     finally:
-        # The note is no use then, but what went wrong before it is.
+        # A failure here must not hide an earlier one.
         with contextlib.suppress(StorageError, UntrustedFileError):
             remove(inside(folder, _OWNER))
-        lock.release()  # the file stays: whoever has it open would otherwise lock what nobody else can see
+        lock.release()  # the file stays: a process that has it open would otherwise lock a file without a name
 
 
 def _owner(folder: Path) -> str:
     try:
-        owner = parse(read_inside(folder, _OWNER), _OWNER)
+        owner = OWNER.read(parse(read_inside(folder, _OWNER), _OWNER), _OWNER)
         return f" by process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return " by another process"

@@ -6,17 +6,19 @@ It holds no times and no paths: two runs of the same work end with the same byte
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from mile._errors import CorruptFileError, RunMismatchError, UntrustedFileError
+from mile._errors import CorruptFileError, RunMismatchError
+from mile._schema import refused, require
+from mile._types import Json
+from mile.storage._draws import Layout
 from mile.storage._durable import sync_folders, write_file
-from mile.storage._fields import unknown_files, wrong_fields
 from mile.storage._inside import inside, open_plain, read_inside
 from mile.storage._tensors import canonical, parse
+from mile.storage.schema import MANIFEST_FORMAT, METADATA, FileEntry, read_manifest_fields
 
-FORMAT = 1  # this reader knows all formats up to this one
 NAME = "MANIFEST.json"
 PREVIOUS = "MANIFEST.previous.json"
 _LARGEST = 1 << 26
@@ -44,27 +46,28 @@ class Manifest:
     files
         Size and SHA-256 of every file.
     forced
-        Fields that differed when somebody insisted on going on.
+        Fields of the fingerprint that differed when the run was resumed with `force`.
     """
 
-    fingerprint: dict[str, Any]
-    configuration: dict[str, Any]
-    data: dict[str, Any]
+    fingerprint: Mapping[str, object]
+    configuration: dict[str, Json]
+    data: dict[str, Json]
     seed: int
-    origin: dict[str, Any] | None = None
-    plan: dict[str, Any] | None = None
-    layout: dict[str, Any] | None = None
+    origin: dict[str, Json] | None = None
+    plan: dict[str, int] | None = None
+    layout: Layout | None = None
     chains: dict[str, dict[str, str]] = field(default_factory=dict)
     previous: dict[str, dict[str, str]] = field(default_factory=dict)
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, FileEntry] = field(default_factory=dict)
     status: dict[str, str] = field(default_factory=dict)
     forced: list[str] = field(default_factory=list)
     finished: bool = False
-    format: int = FORMAT
+    format: int = MANIFEST_FORMAT
 
     def write(self, folder: Path) -> None:
-        """Put this manifest in the place of the last one, which is kept beside it."""
-        text = _text(asdict(self))
+        """Replace the last manifest by this one, and keep a copy of the last one."""
+        layout = None if self.layout is None else self.layout._asdict()
+        text = _text(asdict(self) | {"layout": layout})
         current = inside(folder, NAME)
         if current.exists() and not self.finished:
             write_file(inside(folder, PREVIOUS), [read_inside(folder, NAME)])
@@ -73,20 +76,20 @@ class Manifest:
             write_file(inside(folder, PREVIOUS), [text])
         sync_folders([current], folder)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return what decides every bit of the result."""
         return {name: getattr(self, name) for name in _IDENTITY}
 
 
 def copy_manifest(folder: Path) -> None:
-    """Make sure that the copy of a finished run's manifest is one: a killed process may have left an older one."""
+    """Make the copy of a finished run's manifest equal to it; a killed process may have left an older copy."""
     text, copy = read_inside(folder, NAME), inside(folder, PREVIOUS)
     if not copy.exists() or read_inside(folder, PREVIOUS) != text:
         write_file(copy, [text])
 
 
 def read_manifest(folder: Path, name: str = NAME) -> Manifest:
-    """Read and check a manifest: its fields are what they should be, and it names only files that a run can contain.
+    """Read and check a manifest. Each field is what it should be, and it names only files that a run can contain.
 
     Raises
     ------
@@ -99,36 +102,17 @@ def read_manifest(folder: Path, name: str = NAME) -> Manifest:
             text = file.read(_LARGEST + 1)
     except FileNotFoundError:
         raise CorruptFileError(f"{folder} is not a run directory: it has no {name}.") from None
-    if len(text) > _LARGEST:
-        raise UntrustedFileError(f"{path} is larger than a manifest can be.")
-    try:
-        return Manifest(**_checked(text, path))
-    except (TypeError, RecursionError) as error:
-        raise UntrustedFileError(f"{path} is not a manifest: {error}.") from error
+    require(len(text) <= _LARGEST, "larger than a manifest can be.", path)
+    with refused(f"{path} is not a manifest"):  # one that is nested too deeply, for example
+        content = METADATA.read(METADATA.read(parse(text, path), path).get("manifest"), path, ("manifest",))
+        if text != _text(content):
+            raise CorruptFileError(
+                f"{path} was altered after it was written. `mile repair` goes back to the one before."
+            )
+        return Manifest(**read_manifest_fields(content, path))  # pyright: ignore[reportArgumentType]
 
 
-def _checked(text: bytes, path: Path) -> dict[str, Any]:
-    """Return what a manifest says."""
-    document = parse(text, path)
-    content = document.get("manifest") if isinstance(document, dict) else None
-    if not isinstance(content, dict) or text != _text(content):
-        raise CorruptFileError(f"{path} was altered after it was written. `mile repair` goes back to the one before.")
-    known = {entry.name for entry in fields(Manifest)}
-    number = content.get("format")
-    if type(number) is not int or number > FORMAT:
-        raise UntrustedFileError(f"{path} has format {str(number)[:20]}; this version of mile reads up to {FORMAT}.")
-    if set(content) != known:
-        raise UntrustedFileError(f"{path} has unknown or missing fields: {sorted(set(content) ^ known)}.")
-    wrong = wrong_fields(content)
-    if wrong:
-        raise UntrustedFileError(f"{path}: {wrong[0]} is not what it should be.")
-    unknown = unknown_files(content)
-    if unknown:
-        raise UntrustedFileError(f"{path} names a file that no run contains: {unknown[0][:200]!r}.")
-    return content
-
-
-def check_identity(manifest: Manifest, identity: dict[str, Any], folder: Path, *, force: bool) -> None:
+def check_identity(manifest: Manifest, identity: Mapping[str, object], folder: Path, *, force: bool) -> None:
     """Compare a run with what a caller wants to do.
 
     Raises
@@ -140,7 +124,7 @@ def check_identity(manifest: Manifest, identity: dict[str, Any], folder: Path, *
     forced = [name for name, _, _ in differing if name.startswith("fingerprint.")] if force else []
     for name, ours, theirs in differing:
         if name not in forced:
-            insist = "; force=True goes on all the same and records it" if name.startswith("fingerprint.") else ""
+            insist = "; force=True resumes it nevertheless and records that" if name.startswith("fingerprint.") else ""
             raise RunMismatchError(
                 f"{name} differs: the run in {folder} has {_short(ours)}, this call {_short(theirs)}. Use what "
                 "the run was begun with, or another run_dir for each fit (in a search over parameters or folds: none)"
@@ -149,8 +133,8 @@ def check_identity(manifest: Manifest, identity: dict[str, Any], folder: Path, *
     manifest.forced.extend(name for name in forced if name not in manifest.forced)
 
 
-def _differences(ours: Any, theirs: Any, name: str = "") -> list[tuple[str, Any, Any]]:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
+def _differences(ours: object, theirs: object, name: str = "") -> list[tuple[str, object, object]]:
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         found = []
         for key in [*ours, *(key for key in theirs if key not in ours)]:
             found += _differences(ours.get(key), theirs.get(key), f"{name}.{key}" if name else key)
@@ -158,11 +142,11 @@ def _differences(ours: Any, theirs: Any, name: str = "") -> list[tuple[str, Any,
     return [] if canonical(ours) == canonical(theirs) else [(name, ours, theirs)]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _text(content: dict[str, Any]) -> bytes:
+def _text(content: Mapping[str, object]) -> bytes:
     digest = hashlib.sha256(canonical(content)).hexdigest()
     return json.dumps({"manifest": content, "sha256": digest}, sort_keys=True, indent=1).encode()

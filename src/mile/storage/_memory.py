@@ -1,7 +1,6 @@
-"""A run that leaves nothing behind: draws are kept in memory, states are not kept at all."""
+"""A run without a directory: draws stay in memory, and there are no checkpoints."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,42 +10,42 @@ from mile.storage._run import Record
 
 
 class Unsaved:
-    """Stands for a run directory where there is none."""
+    """Has the methods of a run directory and writes no files."""
 
-    plan: dict[str, Any] | None = None  # a time limit's budgets are for now only
+    plan: dict[str, int] | None = None  # a time limit plans anew in each call
 
-    def set_plan(self, plan: dict[str, Any]) -> None:
-        """Forget."""
+    def set_plan(self, plan: dict[str, int]) -> None:
+        """Do nothing."""
 
     def finish(self, status: Mapping[int, Status]) -> None:
-        """Have nothing to close."""
+        """Do nothing."""
 
     def load(self, chain: int, kind: str) -> Record | None:
-        """Remember nothing."""
+        """Return None: there are no checkpoints."""
         return None
 
     def due(self, chains: Sequence[int]) -> bool:
-        """Never save."""
+        """Return False: there are no checkpoints."""
         return False
 
     def save(self, records: Mapping[tuple[int, str], Record]) -> None:
-        """Forget."""
+        """Do nothing."""
 
     def check(self) -> None:
-        """Have nothing to wait for."""
+        """Do nothing."""
 
     def settle(self) -> None:
-        """Have nothing to wait for."""
+        """Do nothing."""
 
-    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: Any) -> "DrawsInMemory":
-        """Return room for draws."""
+    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: np.dtype) -> "DrawsInMemory":
+        """Return a store for draws."""
         return DrawsInMemory(len(chain_ids), n_draws, dimension, dtype)
 
 
 class DrawsInMemory:
     """Draws of all chains in one array, filled as they come."""
 
-    def __init__(self, n_chains: int, n_draws: int, dimension: int, dtype: Any) -> None:
+    def __init__(self, n_chains: int, n_draws: int, dimension: int, dtype: np.dtype) -> None:
         self._arrays = [
             np.empty((n_chains, n_draws, dimension), dtype),
             np.empty((n_chains, n_draws), dtype),
@@ -59,7 +58,7 @@ class DrawsInMemory:
         """What the draws take: memory, disk."""
         return sum(array.nbytes for array in self._arrays), 0
 
-    def write(self, index: int, draws: Any) -> None:
+    def write(self, index: int, draws: Sequence[np.ndarray]) -> None:
         """Append the draws (position, log density, energy change) of a chain."""
         start, count = self._counts[index], len(draws[0])
         for array, values in zip(self._arrays, draws, strict=True):
@@ -71,11 +70,11 @@ class DrawsInMemory:
         return self._counts[index]
 
     def pending(self, index: int) -> list[np.ndarray]:
-        """Return nothing: no state of this run is ever saved."""
+        """Return an empty list: there are no checkpoints."""
         return []
 
     def restore(self, index: int, count: int, pending: Sequence[np.ndarray]) -> None:
-        """Have nothing to go on from."""
+        """Do nothing."""
 
     def cut(self, n_draws: int) -> None:
         """End with fewer draws than planned."""

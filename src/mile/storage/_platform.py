@@ -1,9 +1,8 @@
-"""What computes: the part of a run's identity that decides rounding."""
+"""The fingerprint of a run: versions and machine, which decide how numbers are rounded."""
 
 import importlib.metadata
 import platform
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -13,7 +12,7 @@ from mile import native
 _FEATURES = ("avx", "fma", "avx2", "avx512f", "asimd", "sve")
 
 
-def fingerprint(*, is_native: bool, width: int, dtype: str) -> dict[str, Any]:
+def fingerprint(*, is_native: bool, width: int, dtype: str) -> dict[str, object]:
     """Return the versions and the kind of machine that a run's bits depend on."""
     on_cpu = jax.default_backend() == "cpu"
     return {

@@ -1,20 +1,21 @@
-"""Going back: from a damaged run to the last state that is whole. Resumed, it gives the same bits again."""
+"""Repair of a damaged run: back to its last complete checkpoint. Resumed from there, it gives the same bits."""
 
 from pathlib import Path
 
 from mile._errors import CorruptFileError, UntrustedFileError
+from mile._schema import Count
 from mile.storage import _draws
 from mile.storage._durable import remove, write_file
 from mile.storage._inside import check_entries, inside, name_some, read_inside
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, read_manifest
-from mile.storage._run import DATA, SCALES, Run, damaged_files, read_layout, read_record
+from mile.storage._run import DATA, SCALES, Run, damaged_files, read_record
 
 _Files = dict[str, dict[str, str]]  # chain -> kind of record -> file
 
 
 def repair(run_dir: str | Path) -> list[str]:
-    """Bring a run back to its last whole state and return what was done, one sentence each.
+    """Bring a run back to its last complete checkpoint; return what was done, one sentence each.
 
     Raises
     ------
@@ -23,7 +24,7 @@ def repair(run_dir: str | Path) -> list[str]:
     RunLockedError
         If another process is writing to it.
     UntrustedFileError
-        If a link or something else that no run contains is in the place of one of its files.
+        If a link or something else that no run contains has the name of one of its files.
     """
     folder = Path(run_dir)
     if not folder.is_dir():
@@ -61,7 +62,7 @@ def _newest_manifest(folder: Path) -> tuple[Manifest, list[str]]:
 
 def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
     manifest, folder = run.manifest, run.folder
-    n_chains = manifest.configuration.get("n_chains", len(manifest.chains))
+    n_chains = Count().read(manifest.configuration.get("n_chains", len(manifest.chains)))
     bad_chunks = _bad_chunks(manifest, damaged)
     chains: _Files = {}
     changed = not manifest.finished or bool(damaged - {PREVIOUS})
@@ -78,7 +79,7 @@ def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
         manifest.files.pop(name, None)
         remove(inside(folder, name))
     if damaged & {DATA, SCALES}:
-        done.append("The data will be asked for: fit again with the same X, y and arguments.")
+        done.append("The data are gone: fit again with the same X, y and arguments.")
     manifest.chains, manifest.previous = chains, {}
     if changed:
         manifest.finished, manifest.status = False, {}
@@ -88,12 +89,12 @@ def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
         run.settle()
     run._sync()
     manifest.write(folder)
-    done.append("Repaired. Resume the run, and it will end with the same draws as if nothing had happened.")
+    done.append("Repaired. Resume the run: it ends with the same draws as if nothing had happened.")
 
 
 def _bad_chunks(manifest: Manifest, damaged: set[str]) -> dict[str, int]:
     """Return the first damaged chunk of each chain."""
-    layout, found = read_layout(manifest), {}
+    layout, found = manifest.layout, {}
     if layout is None:
         return found
     for row, chain in enumerate(layout.chain_ids):
@@ -104,7 +105,7 @@ def _bad_chunks(manifest: Manifest, damaged: set[str]) -> dict[str, int]:
 
 
 def _whole_state(run: Run, group: list[str], damaged: set[str], bad_chunks: dict[str, int]) -> tuple[_Files, str]:
-    """Return the newest records of chains that are whole and precede every damaged chunk."""
+    """Return the newest checkpoints of chains that are intact and older than every damaged chunk."""
     manifest = run.manifest
     starts = {chain: _without(manifest.chains[chain], "state", "final") for chain in group}
     choices = [(manifest.chains, ""), (manifest.previous, "Went back to the checkpoint before the last.")]
@@ -138,5 +139,5 @@ def _is_whole(run: Run, chain: str, files: dict[str, str], damaged: set[str], ba
         return True
     if "final" in files or "state" not in files:
         return False
-    layout, record = read_layout(run.manifest), read_record(run.folder, files["state"])
+    layout, record = run.manifest.layout, read_record(run.folder, files["state"])
     return layout is not None and record.n_draws // layout.chunk <= bad_chunks[chain]

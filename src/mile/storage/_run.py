@@ -1,4 +1,4 @@
-"""A run directory: everything a fit needs to go on after it was stopped, written while it runs.
+"""A run directory: everything that a stopped fit needs to resume, written while it runs.
 
     MANIFEST.json                 what the run is; size and checksum of every file below
     data.safetensors              the prepared rows
@@ -18,11 +18,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from mile.storage._inside import check_entries, entries, inside, is_record, is_t
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, check_identity, copy_manifest, read_manifest
 from mile.storage._tensors import read_tensors, write_tensors
+from mile.storage.schema import RECORD, RECORD_STATUS, FileEntry
 
 _logger = logging.getLogger("mile")
 DATA, SCALES = "data.safetensors", "scales.safetensors"
@@ -44,9 +46,11 @@ _KNOWN = ("run.lock", "run.owner")
 _MOST_WAITING = 256  # chunks that may wait for the disk
 _SPARE_BYTES = 1 << 25  # beyond draws: checkpoints, metadata, temporary files
 
+Arguments = ParamSpec("Arguments")
+
 
 class Record(NamedTuple):
-    """What is known of one chain at one moment."""
+    """The checkpoint of one chain."""
 
     stage: str
     step: int
@@ -60,7 +64,7 @@ class Run:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.layout = read_layout(manifest)  # sizes of the draw store, once there is one
+        self.layout = manifest.layout  # sizes of the draw store, once there is one
         self.checkpoint_seconds = CHECKPOINT_SECONDS
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="mile-writer")
         self._jobs: list[Future[None]] = []
@@ -117,7 +121,7 @@ class Run:
 
     # -- draws
 
-    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: Any) -> DrawWriter:
+    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: np.dtype) -> DrawWriter:
         """Make room for the draws of these chains, after those of earlier ones, and return what writes them."""
         layout = self.layout
         if layout is None:
@@ -136,10 +140,10 @@ class Run:
         """Let every chain end with fewer draws than planned; counts from the next checkpoint on."""
         assert self.layout is not None
         self.layout = self.layout._replace(n_draws=n_draws)
-        self._submit(setattr, self.manifest, "layout", self.layout._asdict())
+        self._submit(setattr, self.manifest, "layout", self.layout)
 
     def _write_layout(self, layout: Layout, status: Mapping[int, Status] | None = None) -> None:
-        """Write what the store says of itself, as far as it is new."""
+        """Write the metadata of the store, as far as it is new."""
         manifest = self.manifest
         codes = [int((status or {}).get(chain, _draws.RUNNING)) for chain in layout.chain_ids]
         files = _draws.metadata(layout, codes)
@@ -147,12 +151,12 @@ class Run:
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         new = [name for name in files if known.get(name) != digests[name]]
         if any(name in known for name in new):
-            # First no manifest vouches for them any more: a process that is killed between two of these files, or
-            # before the next manifest, leaves nothing that looks damaged.
+            # The manifest stops vouching for them first. A process that is killed between two of these files, or
+            # before the next manifest, then leaves nothing that looks damaged.
             for name in new:
                 manifest.files.pop(name, None)
             manifest.write(self.folder)
-        manifest.layout = layout._asdict()
+        manifest.layout = layout
         # Numbers before the description that makes them visible: a reader sees the old store or the new one.
         for name in sorted(new, key=lambda name: name.endswith("zarr.json")):
             self._write(name, [files[name]])
@@ -171,17 +175,20 @@ class Run:
         self._sync()
 
     @property
-    def plan(self) -> dict[str, Any] | None:
+    def plan(self) -> dict[str, int] | None:
         """Budgets that a time limit led to; empty if those asked for fit, None if that is not decided."""
         return self.manifest.plan if self.layout is None else self.manifest.plan or {}
 
-    def set_plan(self, plan: dict[str, Any]) -> None:
+    def set_plan(self, plan: dict[str, int]) -> None:
         """Keep the budgets that a time limit led to."""
         self.manifest.plan = plan
         self._submit(self.manifest.write, self.folder)
 
     def finish(self, status: Mapping[int, Status]) -> None:
-        """Say that all is done, and how each chain ended: the directory is now the same whatever happened before."""
+        """Record that the run is finished, and how each chain ended.
+
+        The files are then the same however often the run was interrupted.
+        """
         self.settle()
         if self.manifest.finished:
             copy_manifest(self.folder)
@@ -218,7 +225,7 @@ class Run:
             job.result()
 
     def check(self) -> None:
-        """Raise what went wrong in the background; wait if the disk falls far behind."""
+        """Raise the error of a background job, if there is one. Wait if the disk falls far behind."""
         with self._lock:
             waiting = [job for job in self._jobs if not job.done()]
             done = [job for job in self._jobs if job.done()]
@@ -232,12 +239,14 @@ class Run:
         """Stop the background thread."""
         self._writer.shutdown(wait=True)
 
-    def _submit(self, function: Any, *arguments: Any) -> None:
+    def _submit(
+        self, function: Callable[Arguments, None], *arguments: Arguments.args, **options: Arguments.kwargs
+    ) -> None:
         with self._lock:
-            self._jobs.append(self._writer.submit(self._do, function, *arguments))
+            self._jobs.append(self._writer.submit(self._do, partial(function, *arguments, **options)))
 
-    def _do(self, function: Any, *arguments: Any) -> None:
-        """Run a background job; after one has failed none is, lest a manifest vouch for what was not written."""
+    def _do(self, job: Callable[[], None]) -> None:
+        """Run a background job. After a failure none runs, lest a manifest vouch for a file that was not written."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -245,14 +254,14 @@ class Run:
                 raise StorageError(
                     errno.ENOENT, f"{self.folder / NAME} is gone: the run was deleted or moved while it was written."
                 )
-            function(*arguments)
+            job()
         except BaseException as error:
             self._failure = error
             raise
 
     # -- files; in the background thread only
 
-    def _write(self, name: str, parts: Any) -> None:
+    def _write(self, name: str, parts: Iterable[bytes]) -> None:
         path = inside(self.folder, name)
         parts = list(parts)
         digest = write_file(path, parts)
@@ -274,31 +283,24 @@ class Run:
         self._unsynced = []
 
 
-def read_layout(manifest: Manifest) -> Layout | None:
-    """Return the sizes of the draw store, once there is one."""
-    if manifest.layout is None:
-        return None
-    return Layout(**manifest.layout)._replace(chain_ids=tuple(manifest.layout["chain_ids"]))
-
-
 @contextmanager
 def open_run(
     folder: Path, fresh: Manifest, files: Mapping[str, Mapping[str, np.ndarray]], *, force: bool = False
 ) -> Iterator[Run]:
-    """Begin a run in a folder, or go on with the one that is there.
+    """Begin a run in a folder, or resume the one that is there.
 
-    `files` are arrays to be kept with it, by the names of their files and their own.
+    `files` has arrays to keep with it: the name of a file, and names of arrays in it.
 
     Raises
     ------
     RunMismatchError
-        If the one that is there is of other data or another configuration.
+        If the run that is there has other data or another configuration.
     RunLockedError
         If another process is writing to it.
     CorruptFileError
         If one of its files is damaged.
     UntrustedFileError
-        If a link or something else that no run contains is in the place of one.
+        If a link or something else that no run contains has the name of one of its files.
     """
     _make_folder(folder)
     check_entries(folder)
@@ -343,7 +345,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _may_be_replaced(folder: Path, name: str) -> bool:
-    """Say whether a file is of a run that was stopped before it had a manifest, and not another's with that name."""
+    """Say whether a file belongs to a run that was stopped before it had a manifest."""
     if name not in (DATA, SCALES):
         return name in _KNOWN
     try:
@@ -354,7 +356,7 @@ def _may_be_replaced(folder: Path, name: str) -> bool:
 
 
 def _clean(folder: Path, manifest: Manifest) -> None:
-    """Delete what a killed process left half done; what has no name of ours is mentioned and stays."""
+    """Delete the unfinished files of a killed process. Files of others stay, and the log mentions them."""
     others = check_entries(folder)
     for name in [entry.name for entry in entries(folder)]:
         if is_temporary(name) or (is_record(name) and name not in manifest.files):
@@ -374,7 +376,7 @@ def damaged_files(folder: Path, manifest: Manifest) -> list[Path]:
     return damaged
 
 
-def _is_intact(folder: Path, name: str, entry: Mapping[str, Any]) -> bool:
+def _is_intact(folder: Path, name: str, entry: FileEntry) -> bool:
     try:
         with open_plain(inside(folder, name)) as file:
             if os.fstat(file.fileno()).st_size != entry["bytes"]:
@@ -385,9 +387,18 @@ def _is_intact(folder: Path, name: str, entry: Mapping[str, Any]) -> bool:
 
 
 def read_record(folder: Path, name: str) -> Record:
-    """Read what is known of one chain."""
-    arrays, metadata = read_tensors(folder / name, within=folder)
-    return Record(arrays=arrays, **metadata)
+    """Read and check a checkpoint of one chain.
+
+    Raises
+    ------
+    CorruptFileError, UntrustedFileError
+        If the file is damaged, or not a checkpoint of a chain.
+    """
+    path = folder / name
+    arrays, metadata = read_tensors(path, within=folder)
+    if "status" in arrays:
+        RECORD_STATUS.read(arrays["status"], path, ("status",))
+    return Record(arrays=arrays, **RECORD.read(metadata, path))
 
 
 def _number(name: str) -> int:
@@ -395,12 +406,12 @@ def _number(name: str) -> int:
 
 
 def check_space(folder: Path, draw_bytes: int) -> None:
-    """Refuse at the start what would not fit in the end.
+    """Refuse a run at its start if its files would not fit on the disk.
 
     Raises
     ------
     ResourceError
-        With the numbers.
+        If they would not; the message has the numbers.
     """
     needed, free = draw_bytes + _SPARE_BYTES, free_bytes(folder)
     if needed > free:
@@ -411,7 +422,7 @@ def check_space(folder: Path, draw_bytes: int) -> None:
 
 
 def has_run(folder: Path) -> bool:
-    """Say whether a folder holds a run, be it one that is refused: a link to nothing is a manifest too."""
+    """Say whether a folder holds a run. A link in the place of the manifest counts; reading it is refused later."""
     return os.path.lexists(folder / NAME)
 
 

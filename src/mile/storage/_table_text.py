@@ -6,7 +6,7 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TextIO, cast
 
 import numpy as np
 
@@ -17,9 +17,7 @@ _BLOCK = 10_000  # rows held as text at a time
 
 
 def read_text(path: Path, columns: Sequence[str] | None) -> Table:
-    options: dict[str, Any] = {"encoding": "utf-8-sig", "newline": ""}
-    packed = path.name.lower().endswith(".gz")
-    with gzip.open(path, "rt", **options) if packed else path.open("rt", **options) as file:
+    with _opened(path) as file:
         delimiter = _find_delimiter(file, path)
         first = next(_records(file, delimiter, path), None)
         if first is None:
@@ -38,7 +36,13 @@ def read_text(path: Path, columns: Sequence[str] | None) -> Table:
     return Table(tuple(chosen), tuple(arrays), path.name, lines)
 
 
-def _find_delimiter(file: Any, path: Path) -> str:
+def _opened(path: Path) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return path.open("rt", encoding="utf-8-sig", newline="")
+
+
+def _find_delimiter(file: TextIO, path: Path) -> str:
     """Return the delimiter that splits the header into most names."""
     head = file.read(_HEAD)
     if "\0" in head:
@@ -48,7 +52,7 @@ def _find_delimiter(file: Any, path: Path) -> str:
     return max(candidates, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter))))
 
 
-def _records(file: Any, delimiter: str, path: Path) -> Iterator[tuple[int, int, list[str]]]:
+def _records(file: TextIO, delimiter: str, path: Path) -> Iterator[tuple[int, int, list[str]]]:
     """Yield first line, last line and cells of the header and of each row, blank lines left out."""
     file.seek(0)
     reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -75,7 +79,7 @@ def _records(file: Any, delimiter: str, path: Path) -> Iterator[tuple[int, int, 
 
 
 def _read_plain(
-    file: Any, delimiter: str, width: int, indices: list[int], start: int
+    file: TextIO, delimiter: str, width: int, indices: list[int], start: int
 ) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Read the rest of a file in which these columns hold numbers only, quickly; None if it is not so simple."""
     blank: list[int] = []
@@ -101,7 +105,7 @@ def _read_plain(
     return list(values.T.copy()), np.setdiff1d(lines, blank) if blank else lines
 
 
-def _read_cells(file: Any, delimiter: str, indices: list[int], path: Path) -> tuple[list[np.ndarray], np.ndarray]:
+def _read_cells(file: TextIO, delimiter: str, indices: list[int], path: Path) -> tuple[list[np.ndarray], np.ndarray]:
     """Read a file of any columns: once for numbers, and once more for the columns that turn out to be text."""
 
     def blocks() -> Iterator[list[tuple[int, int, list[str]]]]:

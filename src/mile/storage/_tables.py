@@ -7,7 +7,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from mile.storage._durable import sync_folders, write_file
 from mile.storage._table import Table, choose
 from mile.storage._table_text import read_text
 
+if TYPE_CHECKING:
+    from pyarrow import ChunkedArray  # pyright: ignore[reportMissingImports]
+
+Choice = TypeVar("Choice")
 _QUOTED = frozenset(',;\t"\r\n')  # any delimiter that a reader may look for
 
 
@@ -75,7 +80,7 @@ def csv_lines(columns: Mapping[str, np.ndarray]) -> Iterator[str]:
         yield ",".join(row) or '""'  # a blank line would be no row
 
 
-def _by_suffix(path: Path, choices: Mapping[str, Any], verb: str) -> Any:
+def _by_suffix(path: Path, choices: Mapping[str, Choice], verb: str) -> Choice:
     for suffix, choice in choices.items():
         if path.name.lower().endswith(suffix):
             return choice
@@ -109,7 +114,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> Table:
         return Table(tuple(chosen), tuple(_from_arrow(pyarrow, table[name], name, path) for name in chosen), path.name)
 
 
-def _from_arrow(pyarrow: Any, column: Any, name: str, path: Path) -> np.ndarray:
+def _from_arrow(pyarrow: ModuleType, column: "ChunkedArray", name: str, path: Path) -> np.ndarray:
     """Return numbers and booleans in float64, all else (categories and dates too) as text."""
     kind, types = column.type, pyarrow.types
     tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
@@ -122,7 +127,7 @@ def _from_arrow(pyarrow: Any, column: Any, name: str, path: Path) -> np.ndarray:
         raise ValueError(f"{path}: column {name!r} has type {kind}, which is neither numbers nor text.") from error
 
 
-def _import_arrow(path: Path, verb: str) -> tuple[Any, Any]:
+def _import_arrow(path: Path, verb: str) -> tuple[ModuleType, ModuleType]:
     try:
         import pyarrow  # pyright: ignore[reportMissingImports]
         import pyarrow.parquet  # pyright: ignore[reportMissingImports]
@@ -175,7 +180,7 @@ def _from_numpy(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _aligned(columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _aligned(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) != 1 for shape in shapes.values()):
@@ -200,18 +205,18 @@ def _quoted(text: str) -> str:
     return text if _QUOTED.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
 
 
-def _csv_parts(path: Path, columns: Mapping[str, Any]) -> Iterator[bytes]:
+def _csv_parts(path: Path, columns: Mapping[str, np.ndarray]) -> Iterator[bytes]:
     return (f"{line}\n".encode() for line in csv_lines(columns))
 
 
-def _gzip_parts(path: Path, columns: Mapping[str, Any]) -> Iterator[bytes]:
+def _gzip_parts(path: Path, columns: Mapping[str, np.ndarray]) -> Iterator[bytes]:
     packer = zlib.compressobj(wbits=31)  # with the header and trailer of gzip, and no time in them
     for part in _csv_parts(path, columns):
         yield packer.compress(part)
     yield packer.flush()
 
 
-def _parquet_parts(path: Path, columns: Mapping[str, Any]) -> Iterator[bytes]:
+def _parquet_parts(path: Path, columns: Mapping[str, np.ndarray]) -> Iterator[bytes]:
     pyarrow, parquet = _import_arrow(path, "Writing")
     arrays = {
         name: pyarrow.array(array) if array.dtype.kind in "biuf" else pyarrow.array(_texts(array), pyarrow.string())

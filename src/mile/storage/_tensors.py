@@ -12,71 +12,60 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 
 from mile._errors import CorruptFileError, UntrustedFileError
-from mile.storage._durable import write_file
+from mile._schema import HasShape, require
+from mile._types import Json
+from mile.storage._durable import Bytes, write_file
 from mile.storage._inside import inside, open_plain
+from mile.storage.schema import METADATA, SIGNATURE, TENSOR_TYPES, Entry, read_entries
 
 _LARGEST_HEADER = 1 << 20
-_MOST_TENSORS = 10_000
-_MOST_AXES = 8
-_LARGEST_SIZE = 1 << 62
-_DTYPES = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "I64": np.dtype("<i8"),
-    "I32": np.dtype("<i4"),
-    "U32": np.dtype("<u4"),
-    "U8": np.dtype("u1"),
-    "BOOL": np.dtype("?"),
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in TENSOR_TYPES.items()}
+_METADATA = "__metadata__"  # what the format calls the entry that is no tensor
 _PIECE = 1 << 22  # bytes hashed at a time
 _ALIGNMENT = 8
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """An array that need not be in memory."""
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Yield its bytes in order."""
+        ...
 
 
 class Tensors(NamedTuple):
     """What such a file holds."""
 
     arrays: dict[str, np.ndarray]
-    metadata: dict[str, Any]
+    metadata: dict[str, Json]
 
 
-class _Entry(NamedTuple):
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    offset: int
-
-    @property
-    def n_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Return the one JSON text that stands for a value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
-def parse(text: bytes | str, source: object) -> Any:
+def parse(text: bytes | str, source: object) -> Json:
     """Read JSON that must be plain data: no repeated names, no NaN or infinity, no depth that exhausts the stack."""
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         found = dict(pairs)
-        if len(found) != len(pairs):
-            raise UntrustedFileError(f"{source}: a name occurs twice in one JSON object.")
+        require(len(found) == len(pairs), "a name occurs twice in one JSON object.", source)
         return found
 
-    def refuse(constant: str) -> Any:
+    def refuse(constant: str) -> NoReturn:
         raise UntrustedFileError(f"{source}: {constant} is not a number that JSON can hold.")
 
     def finite(digits: str) -> float:
         return number if math.isfinite(number := float(digits)) else refuse(digits[:20])
 
     try:
-        text = text.decode() if isinstance(text, bytes) else text
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse, parse_float=finite)
     except UntrustedFileError:
         raise
@@ -84,15 +73,15 @@ def parse(text: bytes | str, source: object) -> Any:
         raise CorruptFileError(f"{source}: the header is not readable JSON ({type(error).__name__}).") from error
 
 
-def write_tensors(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+def write_tensors(path: Path, arrays: Mapping[str, HasShape], metadata: Mapping[str, object]) -> str:
     """Write arrays, and metadata that JSON can hold; return the SHA-256 of the file.
 
-    An array may be anything with `shape` and `dtype` that yields contiguous pieces through `pieces()`, such as draws
-    on disk.
+    Draws on disk are written as they are read, so they may be larger than memory.
     """
-    # Wide types first keeps each tensor aligned; the draws, which a reader may map, come wherever they fall.
+    # Wide types come first, which keeps each tensor aligned.
     order = sorted(arrays, key=lambda name: (-np.dtype(arrays[name].dtype).itemsize, name))
-    header: dict[str, Any] = {"__metadata__": {"mile": canonical(metadata).decode()}}
+    signature = {"mile": canonical(metadata).decode()}
+    header: dict[str, object] = {_METADATA: signature}
     offset = 0
     for name in order:
         array = arrays[name]
@@ -110,12 +99,12 @@ def write_tensors(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, 
     for name in order:
         for piece in _pieces(arrays[name]):
             digest.update(piece)
-    header["__metadata__"]["sha256"] = digest.hexdigest()
+    signature["sha256"] = digest.hexdigest()
     text = _padded(header)
     if len(text) > _LARGEST_HEADER:
         raise ValueError(f"the description of {path.name} takes {len(text):,} bytes; at most {_LARGEST_HEADER:,} fit.")
 
-    def parts() -> Iterator[Any]:
+    def parts() -> Iterator[Bytes]:
         yield len(text).to_bytes(8, "little")
         yield text
         for name in order:
@@ -125,10 +114,10 @@ def write_tensors(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, 
 
 
 def read_tensors(path: Path, *, mapped_above: float = math.inf, within: Path | None = None) -> Tensors:
-    """Read a file that `write_tensors` wrote, and nothing else.
+    """Read a file that `write_tensors` wrote; refuse any other.
 
     Arrays of more than `mapped_above` bytes stay on disk as read-only memory maps. `within` is the run that the file
-    is part of, if it is: no link leads to it then.
+    belongs to; no link is followed there.
 
     Raises
     ------
@@ -138,99 +127,56 @@ def read_tensors(path: Path, *, mapped_above: float = math.inf, within: Path | N
         If it is not one of ours, or asks for more than its size justifies.
     """
     if within is None and not stat.S_ISREG(path.stat().st_mode):
-        raise UntrustedFileError(f"{path} is not a regular file.")
+        raise UntrustedFileError(f"{path}: not a regular file.")
     with path.open("rb") if within is None else open_plain(inside(within, str(path.relative_to(within)))) as file:
         entries, metadata, start = _read_header(file, path)
         arrays = {}
         for name, entry in entries.items():
-            where = start + entry.offset
+            where, dtype = start + entry.data_offsets[0], entry.numpy_type
             if entry.n_bytes > mapped_above:
-                arrays[name] = np.memmap(path, entry.dtype, "r", where, entry.shape)
+                arrays[name] = np.memmap(path, dtype, "r", where, entry.shape)
             else:
-                arrays[name] = np.empty(entry.shape, entry.dtype)
+                arrays[name] = np.empty(entry.shape, dtype)
                 file.seek(where)
                 if file.readinto(arrays[name].reshape(-1).view(np.uint8)) != entry.n_bytes:
                     raise CorruptFileError(f"{path} was cut short while it was read.")
-            if entry.dtype == np.bool_ and arrays[name].view(np.uint8).max(initial=0) > 1:
-                raise UntrustedFileError(f"{path}: {name} holds bytes that are neither true nor false.")
+            if dtype == np.bool_:
+                largest = arrays[name].view(np.uint8).max(initial=0)
+                require(largest <= 1, f"{name} holds bytes that are neither true nor false.", path)
     return Tensors(arrays, metadata)
 
 
-def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, _Entry], dict[str, Any], int]:
+def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Entry], dict[str, Json], int]:
     """Check the whole file; return what it holds, its metadata, and where the data begin."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
-    if size < 10 or length > min(size - 8, _LARGEST_HEADER):
-        raise UntrustedFileError(
-            f"{path} is not a file written by mile: it is {size:,} bytes long and its first 8 bytes announce a header "
-            f"of {length:,} (at most {_LARGEST_HEADER:,}, and within the file)."
-        )
+    require(
+        size >= 10 and length <= min(size - 8, _LARGEST_HEADER),
+        f"not a file written by mile: it is {size:,} bytes long and its first 8 bytes announce a header of {length:,} "
+        f"(at most {_LARGEST_HEADER:,}, and within the file).",
+        path,
+    )
     text = file.read(length)
-    header = parse(text, path)
-    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
-    if not isinstance(metadata, dict) or set(metadata) != {"mile", "sha256"}:
-        raise UntrustedFileError(f"{path} is not a file written by mile: it has no metadata of ours.")
-    if not all(isinstance(value, str) for value in metadata.values()):
-        raise UntrustedFileError(f"{path}: metadata must be text.")
-    entries = _read_entries(header, size - 8 - length, path)
-    digest = hashlib.sha256(canonical(header | {"__metadata__": {"mile": metadata["mile"]}}))
-    if text != _padded(header | {"__metadata__": metadata}):
+    header = METADATA.read(parse(text, path), path)
+    signature = SIGNATURE.read(header.pop(_METADATA, None), path, (_METADATA,))
+    entries = read_entries(header, size - 8 - length, path)
+    digest = hashlib.sha256(canonical(header | {_METADATA: {"mile": signature.mile}}))
+    if text != _padded(header | {_METADATA: signature._asdict()}):
         raise CorruptFileError(f"{path}: the header was altered.")
     while piece := file.read(_PIECE):
         digest.update(piece)
-    if digest.hexdigest() != metadata["sha256"]:
+    if digest.hexdigest() != signature.sha256:
         raise CorruptFileError(f"{path}: the checksum does not match; the file was altered after it was written.")
-    described = parse(metadata["mile"], path)
-    if not isinstance(described, dict):
-        raise UntrustedFileError(f"{path}: metadata must be a JSON object.")
-    return entries, described, 8 + length
+    return entries, METADATA.read(parse(signature.mile, path), path, ("metadata",)), 8 + length
 
 
-def _read_entries(header: dict[str, Any], n_data: int, path: Path) -> dict[str, _Entry]:
-    if len(header) > _MOST_TENSORS:
-        raise UntrustedFileError(f"{path}: {len(header):,} tensors; at most {_MOST_TENSORS:,} are allowed.")
-    entries = {}
-    for name, entry in header.items():
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise UntrustedFileError(f"{path}: tensor {name!r} must have dtype, shape and data_offsets.")
-        shape, offsets = entry["shape"], entry["data_offsets"]
-        if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
-            raise UntrustedFileError(f"{path}: tensor {name!r} has the unknown dtype {str(entry['dtype'])[:40]!r}.")
-        if not _are_sizes(shape) or not _are_sizes(offsets) or len(shape) > _MOST_AXES or len(offsets) != 2:
-            raise UntrustedFileError(f"{path}: tensor {name!r} has an impossible shape or place.")
-        made = _Entry(_DTYPES[entry["dtype"]], tuple(shape), offsets[0])
-        # numpy multiplies the axes of an empty array too, without those that are zero.
-        if math.prod(max(size, 1) for size in shape) * made.dtype.itemsize >= _LARGEST_SIZE:
-            raise UntrustedFileError(f"{path}: tensor {name!r} has an impossible shape.")
-        if made.offset % made.dtype.itemsize:
-            raise UntrustedFileError(f"{path}: tensor {name!r} is not aligned.")
-        if offsets[1] - offsets[0] != made.n_bytes or offsets[1] > n_data:
-            raise CorruptFileError(
-                f"{path}: tensor {name!r} needs {made.n_bytes:,} bytes at {offsets[0]:,}, but the file gives it "
-                f"{min(offsets[1], n_data) - offsets[0]:,}; it was cut short or altered."
-            )
-        entries[name] = made
-    end = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].offset, item[1].n_bytes)):
-        if entry.offset != end:
-            raise UntrustedFileError(f"{path}: tensor {name!r} overlaps its neighbor or leaves a gap.")
-        end = entry.offset + entry.n_bytes
-    if end != n_data:
-        raise CorruptFileError(f"{path}: {n_data:,} bytes of data where {end:,} belong.")
-    return entries
-
-
-def _are_sizes(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < _LARGEST_SIZE for value in values)
-
-
-def _padded(header: Mapping[str, Any]) -> bytes:
+def _padded(header: Mapping[str, object]) -> bytes:
     text = canonical(header)
     return text + b" " * (-(8 + len(text)) % _ALIGNMENT)
 
 
-def _pieces(array: Any) -> Iterator[Any]:
-    if hasattr(array, "pieces"):
-        yield from array.pieces()
+def _pieces(array: HasShape) -> Iterator[memoryview]:
+    if isinstance(array, InPieces):
+        yield from (piece.data for piece in array.pieces())
     else:
-        yield np.ascontiguousarray(array, np.dtype(array.dtype).newbyteorder("<")).reshape(-1).view(np.uint8)
+        yield np.ascontiguousarray(array, np.dtype(array.dtype).newbyteorder("<")).reshape(-1).view(np.uint8).data

@@ -112,7 +112,7 @@ class TestDrawWriter:
             np.testing.assert_array_equal(found, expected[:, :n_draws])
         run.save({(0, "final"): Record("finished", 0, {})})
         run.settle()
-        assert read_manifest(run.folder).layout["n_draws"] == n_draws
+        assert read_manifest(run.folder).layout.n_draws == n_draws
 
     def test_reads_chunks_and_what_is_in_none_yet(self, run):
         values = numbers()
@@ -263,7 +263,7 @@ class TestManifest:
     @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "chains/../../outside"])
     def test_with_a_path_that_leads_out_of_the_run_is_refused(self, tmp_path, name):
         fresh_manifest(files={name: {"bytes": 1, "sha256": "0"}}).write(tmp_path)
-        with pytest.raises(UntrustedFileError, match="names a file that no run contains"):
+        with pytest.raises(UntrustedFileError, match="a name in files must be the name of a file that a run contains"):
             read_manifest(tmp_path)
 
     def test_that_was_edited_by_hand_is_refused(self, tmp_path):
