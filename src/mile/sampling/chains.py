@@ -3,12 +3,11 @@
 import hashlib
 import re
 import signal
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +16,13 @@ from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
 from mile._deadline import Deadline, Stopped, stop_on_signals
-from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, Status
+from mile._errors import ClusterError, FitFailedError, Interrupted, Status, warn
 from mile._progress import Progress, Silent, logger, show_progress
 from mile._random import RandomState, draw_seed
 from mile._types import Target
 from mile.configuration import describe
-from mile.execution import Backend, InProcess, Program, WorkerPool, choose_backend
+from mile.ensemble.members import replaced
+from mile.execution import Backend, Fingerprint, InProcess, Program, WorkerPool, choose_backend
 from mile.posterior import FunctionTarget
 from mile.samplers import Sampler, Tuned, configure
 from mile.sampling.chain_state import ChainState, DrawStore
@@ -31,6 +31,7 @@ from mile.sampling.timing import Forecaster, check_memory, expected_memory
 from mile.storage import (
     Manifest,
     Run,
+    StoredDraws,
     Unsaved,
     check_space,
     fingerprint,
@@ -64,7 +65,7 @@ class Chains(NamedTuple):
         Reproduces the run.
     """
 
-    draws: Float[np.ndarray, "chain draw d"]
+    draws: Float[np.ndarray, "chain draw d"] | StoredDraws
     logdensity: Float[np.ndarray, "chain draw"]
     energy_change: Float[np.ndarray, "chain draw"]
     status: tuple[Status, ...]
@@ -87,6 +88,30 @@ class Chains(NamedTuple):
         them. None where a sampler does not report it.
         """
         return list(self.info.values())[-1].get("virial") if self.info else None
+
+    def replace(self, slots: np.ndarray, others: "Chains") -> "Chains":
+        """Put other chains in some places; arrays in memory are changed, because a copy may be too large."""
+
+        def put(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            ours[slots] = theirs
+            return ours
+
+        draws = self.draws
+        return self._replace(
+            draws=draws.replace(slots, cast(StoredDraws, others.draws))
+            if isinstance(draws, StoredDraws)
+            else put(draws, np.asarray(others.draws)),
+            logdensity=put(self.logdensity, others.logdensity),
+            energy_change=put(self.energy_change, others.energy_change),
+            status=replaced(self.status, slots, others.status),
+            tuned=jax.tree.map(put, self.tuned, others.tuned),
+            info={
+                phase: {name: put(values, others.info[phase][name]) for name, values in report.items()}
+                for phase, report in self.info.items()
+            },
+            history={phase: jax.tree.map(put, record, others.history[phase]) for phase, record in self.history.items()},
+            gradient_evaluations=put(self.gradient_evaluations, others.gradient_evaluations),
+        )
 
 
 def sample(
@@ -196,7 +221,7 @@ def sample(
     if not chains.ok.any():
         raise FitFailedError(f"All chains failed. {failed}")
     if failed:
-        warnings.warn(failed, FitWarning, stacklevel=2)
+        warn(failed)
     return chains
 
 
@@ -206,13 +231,13 @@ def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
     return " ".join(f"Chain {name}: {code.sentence}." for name, code in failures)
 
 
-def _identify(dtype: str) -> dict[str, object]:
+def _identify(dtype: str) -> Fingerprint:
     """Return the fingerprint of what computes a log density in this process."""
     return fingerprint(is_native=False, width=InProcess().width, dtype=dtype)
 
 
 def _manifest(
-    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: dict[str, object]
+    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: Fingerprint
 ) -> Manifest:
     """Describe a run on a function, which is identified by its program and the constants in it."""
     traced = jax.make_jaxpr(logdensity)(jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))

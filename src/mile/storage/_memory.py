@@ -13,6 +13,7 @@ from mile.storage._run import Record
 class Unsaved:
     """Stands for a run directory where there is none."""
 
+    is_saved = False
     plan: dict[str, Any] | None = None  # a time limit's budgets are for now only
 
     def set_plan(self, plan: dict[str, Any]) -> None:
