@@ -197,7 +197,7 @@ def forecast(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a fit would take in time, memory and disk, after timing a few steps."""
+    """Forecast the time, memory and disk space of a fit, after timing a few steps."""
     from mile.cli import _fit
 
     settings = _fit.Settings(
@@ -213,7 +213,7 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a table that comes with scikit-learn and write its report: the whole story in about a minute."""
+    """Fit a table that comes with scikit-learn and write its report, in about a minute."""
     from mile.cli import _fit
 
     _fit.demo(Console(quiet=quiet, as_json=as_json), out)
@@ -222,7 +222,7 @@ def demo(
 @app.command()
 @guarded
 def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
-    """Say what this machine offers, and what is slow and why."""
+    """Show what this machine offers, what is slow, and why."""
     from mile.cli import _doctor
 
     _doctor.doctor(Console(quiet=quiet, as_json=as_json))

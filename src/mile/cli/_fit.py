@@ -158,7 +158,7 @@ def cluster(address: str | None, verify: float | None) -> DaskBackend | None:
 
 
 def _finish(console: Console, run: Path, model: Model, seconds: float, save: Path | None) -> None:
-    """Save the model if asked to, and say what came out."""
+    """Save the model if asked to, and print a summary."""
     if save is not None:
         model.save(save)
     result = fitted(model)
@@ -199,7 +199,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
 
 
 def forecast(console: Console, data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> None:
-    """Time a few steps and say what the whole would take."""
+    """Time a few steps and print a forecast of the fit."""
     problem, settings = _read(data, target, drop, task, settings)
     console.say(_describe(data, problem))
     estimator = settings.estimator(problem.task)
@@ -224,7 +224,7 @@ def forecast(console: Console, data: Path, target: str | None, drop: list[str], 
 
 
 def demo(console: Console, out: Path) -> None:
-    """Tell the whole story on a table that comes with scikit-learn."""
+    """Fit, score and report a table that comes with scikit-learn."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
     from sklearn.utils import Bunch

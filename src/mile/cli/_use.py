@@ -82,7 +82,7 @@ def export(console: Console, model: Path, out: Path | None) -> None:
 
 
 def load_model(path: Path) -> Model:
-    """Load a run or a model file, with a clear sentence if there is none."""
+    """Load a run or a model file; the error says what to do if that fails."""
     if not path.exists():
         raise FileNotFoundError(f"There is no run or model {path}.")
     try:

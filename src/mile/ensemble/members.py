@@ -212,7 +212,7 @@ class _Course:
         return Task(number, arguments, name, seed=int(self._names[number][0]), check=self._check)
 
     def take(self, done: Done[Member]) -> None:
-        """Take in a block; queue the next one unless the member is trained, lost, or out of time."""
+        """Receive a block; queue the next one unless the member is trained, lost, or out of time."""
         number = done.group
         if done.lost:
             warn(done.lost)

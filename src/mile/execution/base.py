@@ -1,15 +1,13 @@
 """The contracts of execution: what the loops ask of a worker pool, and the values they exchange with it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from mile._types import Json
-
 Result = TypeVar("Result")
 
-Fingerprint = dict[str, Json]  # versions and kind of machine that the bits depend on; see `storage.fingerprint`
+Fingerprint = Mapping[str, object]  # versions and kind of machine that the bits depend on; see `storage.fingerprint`
 Identify = Callable[[], Fingerprint]  # returns the fingerprint of the process that calls it
 Report = Callable[[int, int], None]  # takes a group and the step that it has reached
 

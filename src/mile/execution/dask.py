@@ -202,7 +202,7 @@ class DaskWorkerPool:
         expected = None if self._backend.statistical else self._expected
         self._register(_worker_side.Admission(identify, expected, self.name))
         self._glance(answers)
-        return self._expected | ({"statistical": True} if self._backend.statistical else {})
+        return {**self._expected, "statistical": True} if self._backend.statistical else self._expected
 
     def _ask(self, workers: list[str] | None = None) -> _Identified:
         """Ask some workers, or all, for their fingerprints."""

@@ -47,7 +47,7 @@ def forecast_fit(
     n_chains: int = 12,
     temperature: float = 1.0,
 ) -> Forecast:
-    """Say what `fit` with the same arguments would take, after timing a few epochs and steps.
+    """Forecast what `fit` with the same arguments takes, after timing a few epochs and steps.
 
     Examples
     --------

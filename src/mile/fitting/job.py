@@ -124,10 +124,33 @@ def fit(
     Interrupted
         After Ctrl-C; the run in `run_dir` is saved then.
     """
+    seed = seed_for(run_dir, random_state)
+    return run_job(
+        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature),
+        choose_backend(backend),
+        progress=progress,
+        run_dir=run_dir,
+        store_data=store_data,
+        time_limit=time_limit,
+        force=force,
+        origin=origin,
+    )
+
+
+def run_job(
+    job: "Job",
+    backend: Backend,
+    *,
+    progress: Progress | None = None,
+    run_dir: str | Path | None = None,
+    store_data: bool = True,
+    time_limit: float | None = None,
+    force: bool = False,
+    origin: dict[str, Json] | None = None,
+) -> Fit:
+    """Do a job whose seed, configuration and backend are decided; see `fit` for the rest."""
     if time_limit is not None:
         time_limit = check_number("time_limit", time_limit, positive=True)
-    seed = seed_for(run_dir, random_state)
-    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature)
     use_compilation_cache()
     deadline, watched, progress = Deadline(time_limit), progress is not None, progress or Silent()
     folder = None if run_dir is None else Path(run_dir)
@@ -138,8 +161,8 @@ def fit(
         known = read_manifest(folder).fingerprint
     else:
         check_space(folder, job.draw_bytes)
-    with choose_backend(backend).open_pool() as pool:
-        kind = pool.agree(partial(identify, network, likelihood), known)
+    with backend.open_pool() as pool:
+        kind = pool.agree(partial(identify, job.network, job.likelihood), known)
         with _opened(folder, job, job.manifest(kind, origin), deadline, store_data=store_data, force=force) as run:
             return job.run(run, deadline, progress, pool, watched=watched)
 
@@ -240,7 +263,7 @@ class Job:
         labels = self.response.labels
         configuration["classes"] = None if labels is None else list(map(str, labels.tolist()))
         return Manifest(
-            fingerprint=kind,
+            fingerprint=dict(kind),
             configuration=configuration,
             data={"sha256": self.dataset.sha256(), "rows": len(self.dataset.y_train)},
             seed=self.seed,

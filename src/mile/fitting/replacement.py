@@ -38,7 +38,7 @@ class SampledEnsemble:
 
 
 def report_failures(result: SampledEnsemble, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
-    """Say which chains were replaced; raise if none is left."""
+    """Warn which chains failed and whether they were replaced; raise if no good chain is left."""
     if not replaced:
         warn(f"Some of {n_chains} chains failed and are left out; there was no time to replace them. {first_reasons}")
         return

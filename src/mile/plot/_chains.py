@@ -257,7 +257,7 @@ def _ravel(pieces: list[tuple[_Stretch, np.ndarray]], ok: np.ndarray) -> np.ndar
 
 
 def _set_limits(ax: "Axes", values: np.ndarray, tail: float = 0.0) -> None:
-    """Show what almost all values show, whatever a few of them do."""
+    """Set limits that show almost all values; a few extreme ones may be outside."""
     known = values[np.isfinite(values)]
     if not known.size:
         return

@@ -162,7 +162,7 @@ class _Answer(NamedTuple):
 
 
 def _checked(answer: _Answer, one: np.ndarray, n_rows: int, ask_again: Callable[[], _Answer]) -> np.ndarray:
-    """Return a block's predictions if they are like those of `one` row; else what another worker says."""
+    """Return a block's predictions if their form is that of `one` row; else ask another worker."""
     expected = np.broadcast_to(one[:1], (n_rows, *one.shape[1:]))
     flaw = check_rows(answer.values, expected=expected)
     if flaw is None:

@@ -1,4 +1,4 @@
-"""One page about a fit: how good its predictions are, what its chains did, what to beware of.
+"""One page about a fit: how good its predictions are, what its chains did, and what to be careful about.
 
 The page is a single HTML text without scripts, fonts or images from elsewhere. Figures are SVG whose colors the page
 sets, so that they follow the reader's light or dark theme.
@@ -101,7 +101,7 @@ def render(
 
 
 def _judge(fit: Fit, rows: ObservedRows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:
-    """Work out diagnosis and scores side by side."""
+    """Compute diagnosis and scores in parallel."""
     tasks: list[Callable[[], Assessment | Diagnosis | None]] = [
         lambda: diagnose(fit, None if rows is None else rows.x) if diagnosis is None else diagnosis,
         lambda: None if rows is None or rows.y is None else assess(fit, rows),

@@ -59,7 +59,7 @@ def assess(fit: Fit, rows: ObservedRows) -> Assessment:
 
 
 def crps_rows(fit: Fit, rows: ObservedRows) -> int:
-    """Return how many of the rows there is time to work out the CRPS of."""
+    """Return for how many of the rows there is time to compute the CRPS."""
     n_draws = int(fit.ok.sum()) * fit.chains.logdensity.shape[1]
     return int(np.clip(_CRPS_CELLS // n_draws, 1, len(rows.x)))
 
@@ -96,7 +96,7 @@ def _score_row(
 
 
 def _goodness(score: metrics.Score) -> Callable[[float], float] | None:
-    """Return what is larger for a better score; None if that is no question."""
+    """Return a function that is larger for a better score; None for a score that is not better high or low."""
     best = score.best
     if best is not None:
         return lambda value: -abs(value - best)

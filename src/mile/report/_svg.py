@@ -54,7 +54,7 @@ class Drawing(NamedTuple):
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw as pages want it, whatever the user's style is."""
+    """Draw in the style of the page, not in the user's."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", _SETTINGS]), warnings.catch_warnings():

@@ -63,7 +63,7 @@ class Phase(Protocol):
     numbers alone share their programs. It is also a dataclass: a time limit replaces its budget.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def name(self) -> str:
@@ -96,7 +96,7 @@ class Phase(Protocol):
 class Sampler(Protocol):
     """A configured method, a frozen dataclass; the last phase records `Draw`s."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def name(self) -> str:

@@ -196,18 +196,26 @@ def sample(
             "choose another sampler, or use mile.fit."
         )
     use_compilation_cache()
-    target, deadline = FunctionTarget(logdensity), Deadline()
+    target, deadline, seed = FunctionTarget(logdensity), Deadline(), seed_for(run_dir, random_state)
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
     folder = None if run_dir is None else Path(run_dir)
     known = read_manifest(folder).fingerprint if folder is not None and has_run(folder) else None
     with show_progress(verbose > 0) as progress, choose_backend(backend).open_pool() as pool:
         kind = pool.agree(partial(_identify, positions.dtype.name), known)
-        run_all = partial(run_chains, configured, target, positions, progress=progress, deadline=deadline, backend=pool)
+        run_all = partial(
+            run_chains,
+            configured,
+            target,
+            positions,
+            seed=seed,
+            progress=progress,
+            deadline=deadline,
+            backend=pool,
+        )
         if folder is None:
             check_memory(draw_bytes)
-            chains = run_all(seed=draw_seed(random_state))
+            chains = run_all()
         else:
-            seed = seed_for(folder, random_state)
             if known is None:
                 check_space(folder, draw_bytes)
             manifest = _manifest(logdensity, positions, configured, seed, kind)
@@ -215,7 +223,7 @@ def sample(
                 open_run(folder, manifest, {}, force=force) as run,
                 saved_when_stopped(folder, deadline, advice=_ADVICE),
             ):
-                chains = run_all(seed=seed, run=run)
+                chains = run_all(run=run)
                 run.finish(dict(enumerate(chains.status)))
     failed = describe_failures(chains.status, range(len(chains.status)))
     if not chains.ok.any():
@@ -247,7 +255,7 @@ def _manifest(
         array = np.asarray(constant)
         function.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return Manifest(
-        fingerprint=kind,
+        fingerprint=dict(kind),
         configuration={"sampler": describe(sampler), "n_chains": len(positions), "logdensity": function.hexdigest()},
         data={"sha256": hashlib.sha256(positions.tobytes()).hexdigest(), "shape": list(positions.shape)},
         seed=seed,
@@ -263,7 +271,7 @@ def seed_for(run_dir: str | Path | None, random_state: RandomState) -> int:
 
 @contextmanager
 def saved_when_stopped(folder: Path, deadline: Deadline, *, advice: str) -> Iterator[None]:
-    """Let a signal stop a run after it has saved itself, and say how to resume it.
+    """Let a signal stop a run after a last checkpoint, with advice how to resume it.
 
     Raises
     ------
@@ -386,7 +394,7 @@ def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_
 
 
 def _sizes(draws: DrawStore) -> str:
-    """Say what memory and disk the draws will take."""
+    """Describe the memory and disk space that the draws will take."""
     in_memory, on_disk = draws.n_bytes
     memory = expected_memory(in_memory)
     parts = [f"{memory / 1e6:,.0f} MB of memory"] if memory is not None else []
