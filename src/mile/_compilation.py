@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -41,7 +40,7 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
-def _setting(name: str) -> Any:
+def _setting(name: str) -> object:
     return getattr(jax.config, name)  # type checkers do not know the settings by name
 
 

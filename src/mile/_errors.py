@@ -1,6 +1,11 @@
-"""What can go wrong: one status code per chain, each with a sentence, and the few exceptions we raise."""
+"""What can go wrong: one status code per chain, each with a sentence, our exceptions, and how we warn."""
 
+import os.path
+import sys
+import warnings
 from enum import IntEnum
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
 class Status(IntEnum):
@@ -71,3 +76,12 @@ class ClusterError(RuntimeError):
 
 class Interrupted(KeyboardInterrupt):
     """Raised when a run was stopped by Ctrl-C, after it was saved; the message says how to resume it."""
+
+
+def warn(message: str, category: type[Warning] = FitWarning) -> None:
+    """Issue a warning that points to the first line outside this package: the user's."""
+    # From Python 3.12 on, `skip_file_prefixes` does this.
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

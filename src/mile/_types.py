@@ -4,6 +4,9 @@ Axes are in the order chain, draw, row, feature wherever a user can see them. In
 come last (feature, row), so that vector instructions run along rows.
 """
 
+# pyright: reportUnknownMemberType=false
+# The stubs of jax.numpy leave the type of an argument open, `device`, that is not used here.
+
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 

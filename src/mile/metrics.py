@@ -1,4 +1,4 @@
-"""Scores of predictive distributions against what happened; each takes a predictive and the observed y.
+"""Scores of predictive distributions; each takes a predictive and the observed y.
 
 A score of numbers is on the scale of y. `standardized` turns one into the scale of y divided by its standard deviation,
 on which the paper reports.
@@ -15,7 +15,7 @@ CALIBRATION_LEVELS = (0.5, 0.75, 0.9, 0.95)  # paper, definition of the calibrat
 
 @runtime_checkable
 class Scored(Protocol):
-    """A prediction of rows, of whatever kind."""
+    """A prediction of rows, of numbers or of classes."""
 
     score_names: ClassVar[tuple[str, ...]]  # of the scores that suit it
 
@@ -117,7 +117,7 @@ def calibration_error(predictive: ScoredNumbers, y: np.ndarray, levels: Sequence
 def interval_score(predictive: ScoredNumbers, y: np.ndarray, level: float = 0.9) -> float:
     """Return the mean width of the central intervals, each widened by 2 / (1 - level) times what it misses y by.
 
-    Proper: nobody gains by intervals other than the ones believed in (Gneiting and Raftery 2007). Lower is better.
+    Proper: the best intervals to state are those of the true distribution (Gneiting and Raftery 2007). Lower is better.
     """
     lower, upper = predictive.interval(level).T
     missed = np.maximum(lower - _one_per_row(predictive, y), 0.0) + np.maximum(y - upper, 0.0)
@@ -125,7 +125,7 @@ def interval_score(predictive: ScoredNumbers, y: np.ndarray, level: float = 0.9)
 
 
 def sharpness(predictive: ScoredNumbers, level: float = 0.9) -> float:
-    """Return the mean width of the central intervals: how much the prediction dares to say."""
+    """Return the mean width of the central intervals: how precise the prediction claims to be."""
     return float(np.mean(np.diff(predictive.interval(level), axis=1)))
 
 
@@ -163,7 +163,7 @@ def reliability(
 
 
 class Score(NamedTuple):
-    """A score by name: how it is worked out, what tables call it, and when it is good."""
+    """A score: how it is computed, its name in tables, and when it is good."""
 
     label: str
     function: Callable[..., float]  # of a prediction and the observed values
@@ -203,7 +203,7 @@ def scores(predictive: "Scored | Remembered", y: np.ndarray) -> dict[str, float]
 
 
 class Remembered:
-    """A prediction of observed rows that works out each answer once; everything else it passes on.
+    """A prediction of observed rows that computes each answer once and passes on everything else.
 
     `crps` gives that score for some of the rows, where all would take too long.
     """

@@ -316,7 +316,7 @@ class TestALostCluster:
             dying = clusters.At({"sampling": scheduler.kill})
             with pytest.raises(ClusterError) as caught:
                 runs.begin(folder, backend=backend(processes.address), progress=dying)
-            lost = f"The Dask scheduler at {processes.address} was lost; the last that it was given was chain"
+            lost = f"The Dask scheduler at {processes.address} was lost; the last task it was given was chain"
             assert lost in str(caught.value)
             assert "is saved" in str(caught.value)
             monkeypatch.undo()

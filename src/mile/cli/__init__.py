@@ -58,7 +58,7 @@ SamplingSteps = Annotated[int | None, typer.Option(help="Sampling steps of a cha
 Draws = Annotated[int | None, typer.Option(help="Draws kept of each chain; default: the preset's.")]
 Seed = Annotated[int | None, typer.Option(help="Makes the result reproducible; default: a fresh one, which is kept.")]
 Force = Annotated[
-    bool, typer.Option("--force", help="Go on although another version or machine began the run; it is recorded.")
+    bool, typer.Option("--force", help="Resume although another version or machine began the run; it is recorded.")
 ]
 Dask = Annotated[
     str | None, typer.Option("--dask", help="Run the chains on the Dask cluster with this scheduler: tcp://HOST:8786.")
@@ -99,7 +99,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a table, texts or images. Stopped at any moment, it goes on with `mile resume` or the same command."""
+    """Fit a table, texts or images. After a stop, `mile resume` or the same command resumes it."""
     from mile.cli import _fit
 
     settings = _fit.Settings(
@@ -121,7 +121,7 @@ def resume(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a run that was stopped; the result is the same as if it had not been."""
+    """Resume a run that was stopped; the result is the same as without the stop."""
     from mile.cli import _fit
 
     place = _fit.cluster(dask, dask_verify)
@@ -197,7 +197,7 @@ def forecast(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a fit would take in time, memory and disk, after timing a few steps."""
+    """Forecast the time, memory and disk space of a fit, after timing a few steps."""
     from mile.cli import _fit
 
     settings = _fit.Settings(
@@ -213,7 +213,7 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a table that comes with scikit-learn and write its report: the whole story in about a minute."""
+    """Fit a table that comes with scikit-learn and write its report, in about a minute."""
     from mile.cli import _fit
 
     _fit.demo(Console(quiet=quiet, as_json=as_json), out)
@@ -222,7 +222,7 @@ def demo(
 @app.command()
 @guarded
 def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
-    """Say what this machine offers, and what is slow and why."""
+    """Show what this machine offers, what is slow, and why."""
     from mile.cli import _doctor
 
     _doctor.doctor(Console(quiet=quiet, as_json=as_json))
@@ -291,7 +291,7 @@ def paper_run(
     ] = False,
     summary: Annotated[Path | None, typer.Option(help="File of the rows; default: summary.csv.")] = None,
 ) -> None:
-    """Run the rows of an experiment that are missing. Stopped at any moment, the same command goes on."""
+    """Run the missing rows of an experiment. After a stop, the same command resumes."""
     from mile.cli import _paper
 
     options = {"protocol": protocol, "splits": splits, "scale": scale, "chains": chains, "data-dir": data_dir}

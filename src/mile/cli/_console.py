@@ -8,12 +8,15 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 import typer
 
 from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, ResourceError, RunLockedError
+
+if TYPE_CHECKING:
+    from mile._types import Json
 
 # What our own functions raise; each message stands for itself.
 _OURS = (ValueError, OSError, ImportError, ClusterError, FitFailedError, ResourceError, RunLockedError)
@@ -29,7 +32,7 @@ def show_tracebacks(wanted: bool) -> None:
 
 
 class Console:
-    """Where a command's words go: results to standard output, everything else to standard error."""
+    """The output of a command: results to standard output, everything else to standard error."""
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet = quiet
@@ -45,30 +48,34 @@ class Console:
         if self.talkative:
             typer.echo(text)
 
-    def answer(self, numbers: dict[str, Any]) -> None:
+    def answer(self, numbers: Mapping[str, object]) -> None:
         """Print a command's result for machines, if they asked for it."""
         if self.as_json:
-            typer.echo(json.dumps(plain(numbers), indent=2, allow_nan=False))
+            typer.echo(json.dumps(_plain(numbers), indent=2, allow_nan=False))
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON knows it; a number that is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(name): plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)
+def _plain(value: object) -> "Json":
+    """Return a value as JSON knows it; NaN and infinity become null."""
+    return json.loads(json.dumps(value, default=_listed), parse_constant=lambda name: None)
+
+
+def _listed(value: object) -> object:
+    """Return arrays and their numbers as lists and plain numbers, all else as text."""
+    return value.tolist() if isinstance(value, _Listable) else str(value)
+
+
+@runtime_checkable
+class _Listable(Protocol):
+    """An array, or a number of NumPy's, which is not imported here."""
+
+    def tolist(self) -> object: ...
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end with one clear line and an exit code, whatever happens in it."""
+    """Let a command end with one clear line and an exit code, also after an unexpected error."""
 
     @functools.wraps(command)
-    def guard(*arguments: Any, **options: Any) -> None:
+    def guard(*arguments: object, **options: object) -> None:
         try:
             with _one_line_warnings():
                 command(*arguments, **options)
@@ -77,7 +84,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             _close_output()
             fail("the program that read the output stopped before all of it was written.")
         except Interrupted as error:
-            raise typer.Exit(STOPPED) from error  # the log has told that the run is saved, and how to go on
+            raise typer.Exit(STOPPED) from error  # the log has said that the run is saved, and how to resume it
         except KeyboardInterrupt as error:
             fail("stopped before anything was saved.", code=STOPPED, cause=error)
         except _OURS as error:
@@ -104,9 +111,9 @@ def fail(text: str, *, code: int = FAILED, cause: BaseException | None = None) -
 
 @contextlib.contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Show our warnings as one line each, and leave those of libraries to people who develop."""
+    """Show our warnings as one line each, and hide those of libraries, which are for developers."""
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         typer.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():

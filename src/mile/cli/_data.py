@@ -1,10 +1,12 @@
-"""From a table on disk to features and a response, and which task it is."""
+"""From a table on disk to features, a response and the kind of task."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mile.estimators.loading import Model
+from mile.fitting.result import Fit
 from mile.likelihoods import AbstractLikelihood, Categorical, Gaussian
 from mile.storage import Table, read_table
 
@@ -57,7 +59,7 @@ def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple
     return "regression", f"{target!r} is a number"
 
 
-def features_for(model: Any, table: Table, target: str | None) -> np.ndarray:
+def features_for(model: Model, table: Table, target: str | None) -> np.ndarray:
     """Return the columns that a model was fitted on, in its order."""
     names = feature_names(model)
     n_features = getattr(model, "n_features_in_", fitted(model).network.n_inputs)
@@ -70,18 +72,18 @@ def features_for(model: Any, table: Table, target: str | None) -> np.ndarray:
     return table.matrix(names)
 
 
-def response_for(model: Any, table: Table, target: str) -> np.ndarray:
+def response_for(model: Model, table: Table, target: str) -> np.ndarray:
     """Return the observed response in the type that the model knows."""
     fit = fitted(model)
     return fit.response.cast(fit.likelihood.read(table, target))
 
 
-def fitted(model: Any) -> Any:
-    """Return the `Fit` of an estimator, or what `mile.fit` had returned."""
-    return getattr(model, "fit_", model)
+def fitted(model: Model) -> Fit:
+    """Return the `Fit` of an estimator; a `Fit` is its own."""
+    return model if isinstance(model, Fit) else model.fit_
 
 
-def feature_names(model: Any) -> tuple[str, ...] | None:
+def feature_names(model: Model) -> tuple[str, ...] | None:
     """Return the names of the columns that a model was fitted on, if it knows them."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))

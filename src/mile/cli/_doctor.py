@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 
 
 def doctor(console: Console) -> None:
-    """Look at everything that decides speed and print it, with advice where something is amiss."""
+    """Print everything that decides speed, with advice where something is slow or missing."""
     findings = [*_versions(), *_devices(), _kernel(), _threads(), _cache(), _memory(), *_optional()]
     width = max(len(finding.name) for finding in findings)
     for finding in findings:

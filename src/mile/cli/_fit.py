@@ -3,8 +3,10 @@
 import math
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
 from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextClassifier
-from mile.estimators.loading import read_validation
+from mile.estimators.loading import Model, read_validation
 from mile.estimators.loading import resume as resume_run
 from mile.execution import DaskBackend
 from mile.storage import has_run, inside
@@ -43,22 +45,39 @@ class Settings(NamedTuple):
         """Return the same with a network that takes images."""
         return self if self.network else self._replace(network=_IMAGE_NETWORK)
 
-    def estimator(self, task: str, **options: Any) -> MileRegressor | MileClassifier:
+    def estimator(
+        self,
+        task: str,
+        *,
+        run_dir: Path | None = None,
+        backend: DaskBackend | None = None,
+        time_limit: float | None = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> MileRegressor | MileClassifier:
         """Return an estimator that is not fitted yet."""
-        options |= {
-            "preset": self.preset,
-            "sampler": self.sampler,
-            "n_chains": self.n_chains,
-            "warmup_steps": self.warmup_steps,
-            "sampling_steps": self.sampling_steps,
-            "n_draws": self.n_draws,
-        }
-        if self.text is not None:
-            if self.hidden is not None:
-                raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
-            return MileTextClassifier(self.network or _TEXT_NETWORK, **options)
-        kind = ESTIMATORS[task]
-        return kind(_widths(self.hidden), network=self.network, likelihood=self.likelihood, **options)
+        return self._kind(task)(
+            preset=self.preset,
+            sampler=self.sampler,
+            n_chains=self.n_chains,
+            warmup_steps=self.warmup_steps,
+            sampling_steps=self.sampling_steps,
+            n_draws=self.n_draws,
+            run_dir=run_dir,
+            backend=backend,
+            time_limit=time_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    def _kind(self, task: str) -> Callable[..., MileRegressor | MileClassifier]:
+        """Return the estimator's class with its network."""
+        if self.text is None:
+            network, likelihood = self.network, self.likelihood
+            return partial(ESTIMATORS[task], _widths(self.hidden), network=network, likelihood=likelihood)
+        if self.hidden is not None:
+            raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
+        return partial(MileTextClassifier, self.network or _TEXT_NETWORK)
 
 
 def fit(
@@ -78,10 +97,16 @@ def fit(
     problem, settings = _read(data, target, drop, task, settings)
     run = out or Path(f"{data.name.split('.')[0]}.run")
     console.say(_describe(data, problem))
-    options = {"time_limit": _seconds(time_limit), "random_state": seed, "verbose": int(console.talkative)}
-    estimator = settings.estimator(problem.task, run_dir=run, backend=place, **options)
+    estimator = settings.estimator(
+        problem.task,
+        run_dir=run,
+        backend=place,
+        time_limit=_seconds(time_limit),
+        random_state=seed,
+        verbose=int(console.talkative),
+    )
     if has_run(run):
-        console.say(f"{run} holds a run already; if it is the same, it goes on from where it is.")
+        console.say(f"{run} holds a run already; if it is the same, it is resumed.")
     began = time.perf_counter()
     if problem.x.ndim > 2:
         estimator.fit(problem.x, problem.y)
@@ -111,10 +136,9 @@ def resume(
     save: Path | None,
     place: DaskBackend | None = None,
 ) -> None:
-    """Go on with a run."""
+    """Resume a run."""
     began = time.perf_counter()
-    options = {"time_limit": _seconds(time_limit), "verbose": int(console.talkative), "force": force}
-    model = resume_run(run, backend=place, **options)
+    model = resume_run(run, backend=place, time_limit=_seconds(time_limit), verbose=int(console.talkative), force=force)
     _finish(console, run, model, time.perf_counter() - began, save)
 
 
@@ -133,8 +157,8 @@ def cluster(address: str | None, verify: float | None) -> DaskBackend | None:
     return DaskBackend(address) if verify is None else DaskBackend(address, verify=verify)
 
 
-def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path | None) -> None:
-    """Save the model if asked to, and say what came out."""
+def _finish(console: Console, run: Path, model: Model, seconds: float, save: Path | None) -> None:
+    """Save the model if asked to, and print a summary."""
     if save is not None:
         model.save(save)
     result = fitted(model)
@@ -175,7 +199,7 @@ def _finish(console: Console, run: Path, model: Any, seconds: float, save: Path 
 
 
 def forecast(console: Console, data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> None:
-    """Time a few steps and say what the whole would take."""
+    """Time a few steps and print a forecast of the fit."""
     problem, settings = _read(data, target, drop, task, settings)
     console.say(_describe(data, problem))
     estimator = settings.estimator(problem.task)
@@ -200,13 +224,14 @@ def forecast(console: Console, data: Path, target: str | None, drop: list[str], 
 
 
 def demo(console: Console, out: Path) -> None:
-    """Tell the whole story on a table that comes with scikit-learn."""
+    """Fit, score and report a table that comes with scikit-learn."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
+    from sklearn.utils import Bunch
 
-    table_of_patients: Any = load_diabetes()
-    x, y, names = table_of_patients.data, table_of_patients.target, table_of_patients.feature_names
-    split: Any = train_test_split(x, y, test_size=0.25, random_state=0)
+    patients = cast(Bunch, load_diabetes())
+    x, y, names = patients.data, patients.target, patients.feature_names
+    split = cast(list[np.ndarray], train_test_split(x, y, test_size=0.25, random_state=0))
     x_train, x_test, y_train, y_test = split
     console.say(
         f"Diabetes progression after a year: {len(x_train)} patients to learn from, {len(x_test)} to test on, "

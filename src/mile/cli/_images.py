@@ -1,11 +1,11 @@
 """Images in an NPZ file: which arrays they are, and what is known of each image."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mile.cli._data import LIKELIHOODS, LearningInput, fitted
+from mile.estimators.loading import Model
 from mile.features.pixels import PixelScale, check_images
 from mile.storage import read_arrays
 
@@ -35,7 +35,7 @@ def read_image_problem(path: Path, target: str | None, drop: list[str], task: st
     return LearningInput(check_images(images), y, (), found, reason, name)
 
 
-def read_images(model: Any, path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray | None]:
+def read_images(model: Model, path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Read images of the shape that a model knows, as a table, and what is known of them, if anything is."""
     images, response, name = _read(path, _TO_TEST, target)
     fit = fitted(model)

@@ -1,18 +1,19 @@
 """Texts in a column of a table."""
 
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from mile.cli._data import LIKELIHOODS, LearningInput, response_for
 from mile.estimators import MileTextClassifier
+from mile.estimators.loading import Model
 from mile.storage import Table, read_table
 
 _TASKS = ("auto", "classification")
 
 
-def takes_texts(model: Any) -> bool:
+def takes_texts(model: Model) -> TypeGuard[MileTextClassifier]:
     """Say whether a model was fitted to texts."""
     return isinstance(model, MileTextClassifier)
 

@@ -1,10 +1,9 @@
-"""`mile predict`, `evaluate`, `report` and `export`: what is done with a fitted model."""
+"""`mile predict`, `evaluate`, `report` and `export`: commands that use a fitted model."""
 
 import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import typer
@@ -15,7 +14,7 @@ from mile.cli._console import Console, figure, table
 from mile.cli._data import feature_names, features_for, fitted, response_for
 from mile.cli._images import read_images
 from mile.cli._texts import read_texts, takes_texts
-from mile.estimators.loading import load, read_validation
+from mile.estimators.loading import Model, load, read_validation
 from mile.fitting.result import Fit
 from mile.report import render
 from mile.samplers import title_of
@@ -82,8 +81,8 @@ def export(console: Console, model: Path, out: Path | None) -> None:
     console.answer({"draws": str(path)})
 
 
-def load_model(path: Path) -> Any:
-    """Load a run or a model file, with a clear sentence if there is none."""
+def load_model(path: Path) -> Model:
+    """Load a run or a model file; the error says what to do if that fails."""
     if not path.exists():
         raise FileNotFoundError(f"There is no run or model {path}.")
     try:
@@ -94,12 +93,12 @@ def load_model(path: Path) -> Any:
         raise CorruptFileError(f"{error} `mile repair {path}` may help.") from error
 
 
-def target_name(model: Any) -> str | None:
+def target_name(model: Model) -> str | None:
     """Return the name of the column that a model predicts, if it knows it."""
     return getattr(model, "target_name_", None)
 
 
-def _features(model: Any, data: Path) -> np.ndarray:
+def _features(model: Model, data: Path) -> np.ndarray:
     """Read the rows to predict."""
     if takes_texts(model):
         return read_texts(model, data, target_name(model), known=False)[0]
@@ -108,12 +107,12 @@ def _features(model: Any, data: Path) -> np.ndarray:
     return features_for(model, read_table(data), target_name(model))
 
 
-def takes_images(model: Any) -> bool:
+def takes_images(model: Model) -> bool:
     """Say whether a model was fitted to images."""
     return len(fitted(model).network.input_shape) > 1
 
 
-def read_rows(model: Any, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
+def read_rows(model: Model, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Read the features of a model and the observed response from a table, from texts or from images."""
     if takes_texts(model):
         texts, labels = read_texts(model, data, target or target_name(model), known=True)
@@ -129,7 +128,7 @@ def read_rows(model: Any, data: Path, target: str | None) -> tuple[np.ndarray, n
     return features_for(model, rows, name), response_for(model, rows, name)
 
 
-def scores_beside_ensemble(model: Any, x: np.ndarray, y: np.ndarray) -> dict[str, dict[str, float]]:
+def scores_beside_ensemble(model: Model, x: np.ndarray, y: np.ndarray) -> dict[str, dict[str, float]]:
     """Return the scores of the deep ensemble and of all draws, on the scale of y and with y standardized."""
     fit = fitted(model)
     found = {
@@ -157,7 +156,7 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
 
 
 def write_report(
-    model: Any,
+    model: Model,
     page: Path,
     x: np.ndarray | None,
     y: np.ndarray | None,

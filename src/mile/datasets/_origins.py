@@ -4,12 +4,15 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from mile._errors import CorruptFileError
 from mile.storage import downloaded, read_members, read_packed_lines
+
+if TYPE_CHECKING:
+    from sklearn.utils import Bunch
 
 # Relative difference allowed between column means: copies of a table are rounded to three digits and more.
 _ROUNDING = 1e-4
@@ -62,7 +65,7 @@ class OpenML:
 
         try:
             # This parser needs no pandas, and gives the same arrays on every machine.
-            found: Any = fetch_openml(data_id=self.data_id, as_frame=False, parser="liac-arff", cache=False)
+            found = cast("Bunch", fetch_openml(data_id=self.data_id, as_frame=False, parser="liac-arff", cache=False))
             x = found.data
             for index, name in enumerate(found.feature_names):
                 if name in (found.categories or {}):  # sent as codes; the categories are numbers

@@ -1,7 +1,8 @@
 """What a fit's chains did: layer by layer, in the space of predictions, chain by chain, with advice in plain words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -70,7 +71,7 @@ class Diagnosis:
     chains: tuple[ChainReport, ...]
     warnings: tuple[str, ...]
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[dict[str, str | float | None]]:
         """Return one row of plain numbers per group, medians over chains and quantities unless they say otherwise."""
         return [
             {
@@ -129,9 +130,7 @@ def diagnose(fit: Fit, x: Float[np.ndarray, "row feature"] | None = None) -> Dia
 
 def _layers(fit: Fit) -> dict[str, slice]:
     """Return where each layer's parameters are."""
-    layers = getattr(fit.network, "layers", None)
-    if layers is None:
-        return {"all weights": slice(0, fit.network.dimension)}
+    layers = fit.network.layers
     return dict(zip((layer.name for layer in layers), places(layers), strict=True))
 
 
@@ -146,7 +145,7 @@ def _weights(fit: Fit, name: str, where: slice) -> Group:
     return _group(name, size, draws, None if virial is None else virial[ok][:, chosen])
 
 
-def _columns(draws: Any, chain: int, chosen: np.ndarray) -> np.ndarray:
+def _columns(draws: np.ndarray | StoredDraws, chain: int, chosen: np.ndarray) -> np.ndarray:
     """Return some coordinates of a chain's draws, which may be on disk."""
     rows = draws.select([chain]).flat if isinstance(draws, StoredDraws) else draws[chain]
     return np.concatenate([rows[start : start + _READ_ROWS][:, chosen] for start in range(0, len(rows), _READ_ROWS)])
@@ -302,7 +301,7 @@ def _median(values: np.ndarray) -> float:
     return float(np.median(known)) if known.size else float("nan")
 
 
-def _extreme(values: np.ndarray, choose: Any) -> float:
+def _extreme(values: np.ndarray, choose: Callable[[np.ndarray], float]) -> float:
     known = values[np.isfinite(values)]
     return float(choose(known)) if known.size else float("nan")
 

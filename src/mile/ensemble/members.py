@@ -2,7 +2,6 @@
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile._deadline import Deadline, Stopped
-from mile._errors import ClusterError, FitFailedError, FitWarning, Status
+from mile._errors import ClusterError, FitFailedError, Status, warn
 from mile._progress import Progress, Silent, duration
 from mile._types import PyTree
 from mile.ensemble.training import Member, Training, start, train
@@ -39,6 +38,22 @@ class Members(NamedTuple):
     epochs: Int[np.ndarray, " chain"]
     validation_loss: Float[np.ndarray, "chain epoch"]  # NaN after the last epoch, and without validation rows
 
+    def replace(self, slots: np.ndarray, others: "Members") -> "Members":
+        """Put other members in some places; the arrays are changed, not copied."""
+        for ours, theirs in (
+            (self.positions, others.positions),
+            (self.epochs, others.epochs),
+            (self.validation_loss, others.validation_loss),
+        ):
+            ours[slots] = theirs
+        return self._replace(status=replaced(self.status, slots, others.status))
+
+
+def replaced(status: Sequence[Status], slots: np.ndarray, others: Sequence[Status]) -> tuple[Status, ...]:
+    """Return the status of chains after some of them were replaced."""
+    found = dict(enumerate(status)) | dict(zip(slots.tolist(), others, strict=True))
+    return tuple(found.values())
+
 
 def train_members(
     posterior: Posterior,
@@ -55,7 +70,7 @@ def train_members(
     """Train one network per chain and return the weights with the lowest validation loss.
 
     Without validation rows every member trains for `max_epochs` and keeps its last weights. What `run` has of the
-    members is used and not trained again. A time limit of `deadline` gives each member an equal share of its part.
+    members is used and not trained again. A time limit of `deadline` is shared equally among the members.
 
     Raises
     ------
@@ -84,7 +99,7 @@ def train_members(
     if not backend.is_local:
         course.check_results(posterior, validation)
 
-    def next_task() -> Task | None:
+    def next_task() -> Task[Member] | None:
         return None if deadline.stopping else course.next_task()
 
     try:
@@ -99,11 +114,9 @@ def train_members(
         raise
     progress.finish()
     if course.cut:
-        warnings.warn(
+        warn(
             f"The time limit cut the training of {len(course.cut)} of {len(groups)} members short; they start with "
-            "the best weights found by then.",
-            FitWarning,
-            stacklevel=5,
+            "the best weights found by then."
         )
     return _collect(course.members, chain_ids, validation, run)
 
@@ -155,7 +168,7 @@ class _Course:
         self._lengths = [_FIRST_EPOCHS] * len(groups)
         self._waiting = list(range(len(groups)))
         self._seconds = np.inf
-        self._check: Callable[[PyTree], Flaw | None] | None = None
+        self._check: Callable[[Member], Flaw | None] | None = None
         self._lock = threading.Lock()
 
     def set_limit(self, seconds: float) -> None:
@@ -179,7 +192,7 @@ class _Course:
         self._waiting = [number for number in self._waiting if not self._is_trained(number)]
 
     def check_results(self, posterior: Posterior, validation: PaddedRows) -> None:
-        """Look at what comes back before it is used."""
+        """Check the results of other processes before they are used."""
         shapes = _shapes(self._training, self._pool.program, self._names[0], posterior)
         self._check = partial(result_checks.check_trained, expected=shapes, is_validated=int(validation.count) > 0)
 
@@ -188,7 +201,7 @@ class _Course:
         stopped = member is not None and bool(np.asarray(member.stopped).all())
         return stopped or self._epochs[number] >= self._training.max_epochs
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> Task[Member] | None:
         """Return the next block of epochs, or None if none could begin now."""
         if not self._waiting:
             return None
@@ -198,11 +211,11 @@ class _Course:
         name = f"member {self._groups[number][0]}, epochs {self._epochs[number]:,} to {last:,}"
         return Task(number, arguments, name, seed=int(self._names[number][0]), check=self._check)
 
-    def take(self, done: Done) -> None:
-        """Take in a block; queue the next one unless the member is trained, lost, or out of time."""
+    def take(self, done: Done[Member]) -> None:
+        """Receive a block; queue the next one unless the member is trained, lost, or out of time."""
         number = done.group
         if done.lost:
-            warnings.warn(done.lost, FitWarning, stacklevel=2)
+            warn(done.lost)
             self.members[number] = None
             return
         before = self._epochs[number]

@@ -1,7 +1,7 @@
 """Where chains run: in this process, on several devices of it, or on a cluster. The chains' numbers are the same."""
 
 from mile.execution._choice import choose_backend
-from mile.execution.base import Backend, Done, Flaw, Program, Task, WorkerPool
+from mile.execution.base import Backend, Done, Fingerprint, Flaw, Program, Task, WorkerPool
 from mile.execution.dask import DaskBackend
 from mile.execution.devices import Devices
 from mile.execution.in_process import InProcess
@@ -11,6 +11,7 @@ __all__ = [
     "DaskBackend",
     "Devices",
     "Done",
+    "Fingerprint",
     "Flaw",
     "InProcess",
     "Program",

@@ -1,40 +1,41 @@
-"""Which answer to a task counts: one that can be right, or, where it matters, one that two places gave."""
+"""Which answer to a task counts: a plausible one, or, where it matters, one that two workers gave."""
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mile.execution.base import Flaw
+from mile.execution.dask_client import Outcome
 
-HERE = "this process"  # a place like the address of a worker
-MOST_ANSWERS = 4  # to one task, until it is given up
+HERE = "this process"  # in the place of a worker's address
+MOST_ANSWERS = 4  # to one task, before it is given up
 
 
 class Answer(NamedTuple):
-    """What one place returned for a task."""
+    """What one worker returned for a task."""
 
-    outcome: Any  # an `Outcome` of the worker's side
+    outcome: Outcome
     flaw: Flaw | None
-    token: str  # equal where two answers are the same
+    token: str  # equal for two answers that are the same
 
     @property
     def place(self) -> str:
-        """Where it comes from."""
+        """Address of the worker."""
         return self.outcome.address
 
     @property
     def where(self) -> str:
-        """Name the place for people."""
+        """Host and address, for messages."""
         return HERE if self.place == HERE else f"host {self.outcome.host} ({self.place})"
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has the form that it must have."""
+        """Whether it has the right form."""
         return self.flaw is None or not self.flaw.is_malformed
 
 
 def is_sampled(share: float, *names: int) -> bool:
-    """Say whether a task is among the share that is computed twice; its names alone decide, so a run repeats it."""
+    """Say whether a task is among the share that is computed twice; its names alone decide, so a rerun agrees."""
     digest = hashlib.sha256(" ".join(map(str, names)).encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2.0**64
 
@@ -47,11 +48,11 @@ def choose(answers: Sequence[Answer], *, needs_two: bool, knows_failure: bool, o
     answers
         All so far.
     needs_two
-        Whether two places must give the same, even if nothing seems wrong.
+        Whether two workers must agree, even if nothing seems wrong.
     knows_failure
-        Whether two places have agreed before that this chain is not finite.
+        Whether two workers have agreed before that this chain is not finite.
     only_one_place
-        Whether there is nobody else to ask, so that one place may confirm itself.
+        Whether there is one worker only, which may then confirm itself.
     """
     usable = [answer for answer in answers if answer.is_usable]
     for answer in usable:
@@ -64,13 +65,13 @@ def choose(answers: Sequence[Answer], *, needs_two: bool, knows_failure: bool, o
 
 
 def last_resort(answers: Sequence[Answer]) -> list[Answer]:
-    """Return one of each different answer that may be right, when no more are to be had."""
+    """Return one of each different answer without a flaw, when no more answers can be had."""
     sound = [answer for answer in answers if answer.flaw is None]
     return list({answer.token: answer for answer in sound}.values())
 
 
 def next_places(answers: Sequence[Answer], hosts: dict[str, str]) -> list[str]:
-    """Return the workers that should answer next: new ones, on other hosts if there are any, else those asked least."""
+    """Return the workers to ask next: new ones, on other hosts if possible, else those asked least."""
     asked = [answer.place for answer in answers]
     new = [address for address in hosts if address not in asked]
     seen = {answer.outcome.host for answer in answers} | {hosts.get(place) for place in asked}

@@ -1,17 +1,18 @@
 """From words to a backend."""
 
-from typing import Any
-
 import jax
 
 from mile import _registry
 from mile._checks import check_choice, check_count
+from mile.execution.base import Backend
 from mile.execution.dask import DaskBackend
 from mile.execution.devices import Devices
 from mile.execution.in_process import InProcess
 
 
-def choose_backend(backend: Any = None, address: str | None = None, n_threads: int | None = None) -> Any:
+def choose_backend(
+    backend: Backend | str | None = None, address: str | None = None, n_threads: int | None = None
+) -> Backend:
     """Return where chains run.
 
     Parameters
@@ -27,13 +28,11 @@ def choose_backend(backend: Any = None, address: str | None = None, n_threads: i
     Raises
     ------
     ValueError
-        If they do not fit together.
+        If they contradict each other.
     """
     if n_threads is not None:
         check_count("n_threads", n_threads)
-    if backend is not None and not isinstance(backend, str):
-        if not callable(getattr(backend, "open_pool", None)):
-            raise ValueError(f"backend must be one of {list(_registry.backend)}, or a backend; got {backend!r}.")
+    if isinstance(backend, Backend):
         if address is not None:
             raise ValueError("address is for backend='dask'; a backend object has its own.")
         return backend
@@ -42,8 +41,6 @@ def choose_backend(backend: Any = None, address: str | None = None, n_threads: i
     name = check_choice("backend", backend or "threads", _registry.backend)
     if address is not None and name != "dask":
         raise ValueError(f"address is for backend='dask'; backend is {name!r}.")
-    if address is not None and not isinstance(address, str):
-        raise ValueError(f"address must be a text such as 'tcp://scheduler:8786'; got {address!r}.")
     if name == "dask":
         return DaskBackend(address)
     return InProcess(n_threads=n_threads) if name == "threads" else _registry.backend[name]()

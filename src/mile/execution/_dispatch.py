@@ -1,6 +1,6 @@
-"""The tasks that are under way on a Dask cluster: given away, timed, collected and checked.
+"""The running tasks of a Dask cluster: submitted, timed, collected and checked.
 
-A task is done again where it takes too long, where its result cannot be right, and where it is to be computed twice.
+A task is repeated if it takes too long, if its result cannot be right, and if it is chosen to be computed twice.
 """
 
 import collections
@@ -9,60 +9,96 @@ import logging
 import queue
 import time
 import uuid
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from mile._errors import ClusterError, FitWarning
+from mile._errors import ClusterError, warn
 from mile.execution._answers import HERE, MOST_ANSWERS, Answer, choose, is_sampled, last_resort, next_places
 from mile.execution.base import Done, Report, Task
+from mile.execution.dask_client import Client, Future, Outcome
 
 _logger = logging.getLogger("mile.execution")
 
-_WAIT_SECONDS = 1.0  # for a result, until the caller may look around
+_WAIT_SECONDS = 1.0  # for a result, before the caller gets its turn
 _SLOW, _SHORTEST_DELAY, _FEWEST_TIMED = 3.0, 5.0, 3  # a task is a straggler: times the usual, seconds, tasks timed
-_MOST_ATTEMPTS = 3  # of a task for which memory did not do
+_MOST_ATTEMPTS = 3  # of a task that runs out of memory
+
+Result = TypeVar("Result")
+
+
+class Cluster(Protocol):
+    """What a dispatch needs of the workers; see `DaskWorkerPool`."""
+
+    client: Client
+    name: str  # of the resource that tasks ask for
+    verify: float  # share of the tasks that are computed twice
+    is_statistical: bool  # whether workers may compute other bits
+    slots: dict[str, int]  # threads of each admitted worker
+    hosts: dict[str, str]  # of all workers
+    slow: set[str]  # workers whose last task had to be repeated elsewhere
+    distrusted: set[str]  # workers that have returned a wrong result
+    echoes: dict[str, tuple[Future[Outcome], str]]  # copies that came second, with the digest they should have
+    latest: str  # name of the task that was submitted last
+
+    @property
+    def n_workers(self) -> int:
+        """Tasks that run at the same time."""
+        ...
+
+    def distrust(self, address: str) -> bool:
+        """Give a worker no more tasks, unless it is the last one; say whether that was done."""
+        ...
+
+    def perform_here(self, function: Callable[..., Result], task: Task[Result]) -> Outcome | None:
+        """Do a task in this process, if it computes the same bits as the workers."""
+        ...
+
+    def lost_scheduler(self) -> ClusterError:
+        """Return the error for a scheduler that is gone."""
+        ...
 
 
 @dataclass(eq=False)
-class _Job:
-    """A task under way: one copy of it, or more when the first is a straggler, failed, or has to be confirmed."""
+class _Job(Generic[Result]):
+    """A running task: one copy of it, or more when the first is a straggler, failed, or has to be confirmed."""
 
-    task: Task
+    task: Task[Result]
     began: float
-    copies: dict[str, Any] = field(default_factory=dict)  # futures by key
-    failures: list[str] = field(default_factory=list)  # where memory did not do
+    copies: dict[str, Future[Outcome]] = field(default_factory=dict)  # by key
+    failures: list[str] = field(default_factory=list)  # which workers ran out of memory
     answers: list[Answer] = field(default_factory=list)
-    needs_two: bool = False  # whether two places must give the same result
+    needs_two: bool = False  # whether two workers must agree
 
 
-class Dispatch:
-    """The tasks of one flow that are under way."""
+class Dispatch(Generic[Result]):
+    """The running tasks of one flow."""
 
-    def __init__(self, pool: Any, function: Callable[..., Any], shared: str, report: Report, number: int = 0) -> None:
-        self.jobs: dict[str, _Job] = {}  # by key of each of its copies
+    def __init__(
+        self, pool: Cluster, function: Callable[..., Result], shared: str, report: Report, number: int = 0
+    ) -> None:
+        self.jobs: dict[str, _Job[Result]] = {}  # by key of each of its copies
         self._pool, self._client = pool, pool.client
         self._function, self._shared, self._number = function, shared, number
         self._begun: collections.Counter[int] = collections.Counter()  # tasks of each group
-        self._failed: set[int] = set()  # groups of which two places have said that they are not finite
-        self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._failed: set[int] = set()  # groups that two workers agree are not finite
+        self._arrived: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
         self._paces: collections.deque[float] = collections.deque(maxlen=50)  # seconds per unit of work
         self._topic = f"{shared}-{uuid.uuid4().hex[:12]}"
         self._client.subscribe_topic(self._topic, lambda event: report(event[1]["group"], event[1]["step"]))
 
-    def begin(self, task: Task) -> None:
-        """Give a task to the cluster."""
+    def begin(self, task: Task[Result]) -> None:
+        """Submit a task to the cluster."""
         self._pool.latest = task.name
         is_chosen = is_sampled(self._pool.verify, task.seed, self._number, task.group, self._begun[task.group])
         self._begun[task.group] += 1
         self._submit(_Job(task, time.monotonic(), needs_two=is_chosen))
 
-    def _submit(self, job: _Job, avoid: str = "", better: list[str] | None = None) -> None:
+    def _submit(self, job: _Job[Result], avoid: str = "", better: list[str] | None = None) -> None:
         from mile.execution import _worker_side
 
         better = better or self._better_workers(avoid)
@@ -82,7 +118,7 @@ class Dispatch:
         future.add_done_callback(self._arrived.put)
 
     def _better_workers(self, avoid: str) -> list[str]:
-        """Return whom a task should rather go to; nobody in particular if all are alike."""
+        """Return the workers to prefer; none if all are alike."""
         slots, slow, distrusted = self._pool.slots, self._pool.slow, self._pool.distrusted
         others = [address for address in slots if address != avoid] if avoid or distrusted else []
         if not slow:
@@ -94,7 +130,7 @@ class Dispatch:
         )
 
     def repeat_stragglers(self) -> None:
-        """Do tasks a second time that take far longer than others, where a worker has nothing to do."""
+        """Repeat tasks that take far longer than others, while a worker is idle."""
         if len(self._paces) < _FEWEST_TIMED:
             return
         usual, now = median(self._paces), time.monotonic()
@@ -106,8 +142,8 @@ class Dispatch:
                 self._pool.slow.update(busy)
                 self._submit(job, avoid=busy[0] if busy else "")
 
-    def collect(self) -> list[Done]:
-        """Wait a moment and return what is done by then."""
+    def collect(self) -> list[Done[Result]]:
+        """Wait a moment and return what is done."""
         found = []
         with contextlib.suppress(queue.Empty):
             found.append(self._arrived.get(timeout=_WAIT_SECONDS))
@@ -116,9 +152,9 @@ class Dispatch:
         done = [self._take(future) for future in found]
         return [one for one in done if one is not None]
 
-    def _take(self, future: Any) -> Done | None:
+    def _take(self, future: Future[Outcome]) -> Done[Result] | None:
         job = self.jobs.pop(future.key, None)
-        if job is None:  # its double was faster
+        if job is None:  # another copy was faster
             return None
         job.copies.pop(future.key)
         if future.status == "error":
@@ -130,14 +166,14 @@ class Dispatch:
         except OSError as error:  # what goes wrong in the task itself is part of the outcome
             raise self._pool.lost_scheduler() from error
         if outcome.failure is not None:
-            return self._try_elsewhere(job, outcome)
+            return self._try_elsewhere(job, outcome, outcome.failure)
         if _digest(outcome) != outcome.digest:
-            job.failures.append(f"host {outcome.host} ({outcome.address}), whose result was damaged on its way")
+            job.failures.append(f"host {outcome.host} ({outcome.address}), whose result was damaged in transit")
             return self._again_or_lost(job, outcome.address)
         return self._judge(job, outcome)
 
-    def _judge(self, job: _Job, outcome: Any) -> Done | None:
-        """Take in an answer; return the one that counts, or ask again."""
+    def _judge(self, job: _Job[Result], outcome: Outcome) -> Done[Result] | None:
+        """Add an answer; return the one that counts, or ask again."""
         pool, task = self._pool, job.task
         flaw = task.check(outcome.result) if task.check else None
         # Where workers may compute other bits, two of them agree if both are not finite.
@@ -152,7 +188,7 @@ class Dispatch:
         )
         if accepted is not None:
             return self._accept(job, accepted)
-        if job.copies:  # they will say
+        if job.copies:  # they decide
             return None
         if len(job.answers) >= MOST_ANSWERS:
             return self._lost(
@@ -160,8 +196,8 @@ class Dispatch:
             )
         return self._ask_again(job)
 
-    def _ask_again(self, job: _Job) -> Done | None:
-        """Have a task done where it was not done yet; if answers contradict each other and nobody is left, here."""
+    def _ask_again(self, job: _Job[Result]) -> Done[Result] | None:
+        """Repeat a task on another worker; here if answers contradict each other and no worker is left."""
         places = [answer.place for answer in job.answers]
         hosts = {address: self._pool.hosts.get(address, "?") for address in self._pool.slots}
         is_new = not set(hosts) <= set(places)
@@ -169,11 +205,11 @@ class Dispatch:
             outcome = self._pool.perform_here(self._function, job.task)
             if outcome is not None:
                 return self._judge(job, outcome)
-        job.began = time.monotonic()  # it is no straggler because it is done again
+        job.began = time.monotonic()  # repeated, so not a straggler
         self._submit(job, better=next_places(job.answers, hosts))
         return None
 
-    def _accept(self, job: _Job, accepted: Answer) -> Done:
+    def _accept(self, job: _Job[Result], accepted: Answer) -> Done[Result]:
         outcome = accepted.outcome
         if accepted.flaw is not None:
             self._failed.add(job.task.group)
@@ -189,10 +225,9 @@ class Dispatch:
         _log(job, outcome)
         return Done(job.task.group, outcome.result, outcome.seconds)
 
-    def _try_elsewhere(self, job: _Job, outcome: Any) -> Done | None:
+    def _try_elsewhere(self, job: _Job[Result], outcome: Outcome, error: Exception) -> Done[Result] | None:
         from mile.execution import _worker_side
 
-        error = outcome.failure
         where = f"host {outcome.host} ({outcome.address})"
         if not _worker_side.is_memory_error(error):
             error.add_note(f"This happened in {job.task.name}, on {where}.")
@@ -200,7 +235,7 @@ class Dispatch:
         job.failures.append(f"{where} had no memory for it")
         return self._again_or_lost(job, outcome.address)
 
-    def _again_or_lost(self, job: _Job, address: str) -> Done | None:
+    def _again_or_lost(self, job: _Job[Result], address: str) -> Done[Result] | None:
         if job.copies:
             return None
         if len(job.failures) < _MOST_ATTEMPTS:
@@ -208,7 +243,7 @@ class Dispatch:
             return None
         return self._lost(job, "; ".join(dict.fromkeys(job.failures)))
 
-    def _declare_lost(self, job: _Job, error: BaseException) -> Done | None:
+    def _declare_lost(self, job: _Job[Result], error: BaseException) -> Done[Result] | None:
         last = getattr(error, "last_worker", None)
         if last is None:
             error.add_note(f"This happened in {job.task.name}.")
@@ -218,8 +253,8 @@ class Dispatch:
         deaths = error.args[2] + 1
         return self._lost(job, f"{deaths} workers died while they computed it, the last on host {last.host}")
 
-    def _lost(self, job: _Job, reason: str) -> Done:
-        """Give a task up, unless there is an answer to it that nothing speaks against."""
+    def _lost(self, job: _Job[Result], reason: str) -> Done[Result]:
+        """Give a task up, unless it has one answer without a flaw."""
         found = last_resort(job.answers)
         if len(found) == 1:
             return self._accept(job, found[0])
@@ -234,7 +269,7 @@ class Dispatch:
         return Done(job.task.group, None, 0.0, sentence)
 
     def close(self) -> None:
-        """Let go of what is still under way."""
+        """Release what is still running."""
         with contextlib.suppress(Exception):  # the cluster may be gone
             self._client.unsubscribe_topic(self._topic)
         for key, job in self.jobs.items():
@@ -247,7 +282,7 @@ def _words(answer: Answer) -> str:
 
 
 def _blame(name: str, wrong: Answer, right: Answer, *, is_let_go: bool) -> None:
-    """Say which worker was wrong, and in what."""
+    """Warn which worker was wrong, and how."""
     who = f"The worker {wrong.place} on host {wrong.outcome.host}" if wrong.place != HERE else "This process"
     found = _words(wrong) + ("" if wrong.flaw is not None else f" than {right.where}")
     consequence = (
@@ -255,22 +290,20 @@ def _blame(name: str, wrong: Answer, right: Answer, *, is_let_go: bool) -> None:
         if is_let_go
         else "Check that host."
     )
-    warnings.warn(
+    warn(
         f"{who} returned a wrong result for {name}: {found}. The block "
-        f"was computed again, and the right result is used. {consequence}",
-        FitWarning,
-        stacklevel=2,
+        f"was computed again, and the right result is used. {consequence}"
     )
 
 
-def _digest(outcome: Any) -> str:
+def _digest(outcome: Outcome) -> str:
     from mile.execution import _worker_side
 
     return _worker_side.digest_of(outcome.result)
 
 
-def _log(job: _Job, outcome: Any) -> None:
-    """Leave a line about a task for whoever measures."""
+def _log(job: _Job[Result], outcome: Outcome) -> None:
+    """Log a line about a task, for measurements."""
     if _logger.isEnabledFor(logging.DEBUG):
         leaves = jax.tree.leaves((job.task.arguments, outcome.result))
         about = {

@@ -1,4 +1,4 @@
-"""What runs on the workers of a Dask cluster: who may take part, the data they share, and one task."""
+"""What runs on the workers of a Dask cluster: admission, the data that tasks share, and one task."""
 
 import asyncio
 import copy
@@ -6,9 +6,9 @@ import hashlib
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,24 +16,29 @@ from distributed import Status, WorkerPlugin, get_worker
 
 from mile import native
 from mile._compilation import use_compilation_cache
-from mile.execution.base import Identify
+from mile._types import PyTree
+from mile.execution.base import Fingerprint, Identify
+from mile.execution.dask_client import Outcome, Worker
 
 _REPORT_SECONDS = 0.5  # between two events about one task
-_PATIENCE = 60.0  # seconds until the data must have come to a worker that has just joined
+_PATIENCE = 60.0  # seconds until the data must have reached a worker that has just joined
 _PAUSE = 0.05
 
-_shared: dict[str, Any] = {}  # what tasks on this worker share, by name
+# What tasks on this worker share, by name: as it was sent, and on the device.
+_received: dict[str, PyTree] = {}
+_on_device: dict[str, PyTree] = {}
+_lock = threading.Lock()
 
 
 class Admission(WorkerPlugin):
-    """Gives workers of the right kind, and those that join later, a resource; tasks ask for it, so others get none."""
+    """Grants a resource to workers of the right kind, also to those that join later; tasks run only where it is."""
 
-    def __init__(self, identify: Identify, expected: dict[str, Any] | None, resource: str) -> None:
+    def __init__(self, identify: Identify, expected: Fingerprint | None, resource: str) -> None:
         self.name = f"{resource}-admission"
         self._identify, self._expected, self._resource = identify, expected, resource
 
-    async def setup(self, worker: Any) -> None:
-        """Let a worker take part as it joins, or at once if it is there."""
+    async def setup(self, worker: Worker) -> None:
+        """Admit a worker as it joins, or at once if it has joined."""
         found = await asyncio.to_thread(identify_here, self._identify)
         if self._expected is None or found == self._expected:
             await worker.set_resources(**{self._resource: float(worker.state.nthreads)})
@@ -41,53 +46,43 @@ class Admission(WorkerPlugin):
             worker.status = Status.paused
             worker.status = Status.running
 
-    async def teardown(self, worker: Any) -> None:
-        """Take no part any more."""
+    async def teardown(self, worker: Worker) -> None:
+        """Withdraw the resource."""
         await worker.set_resources(**{self._resource: 0.0})
 
 
 class Sharing(WorkerPlugin):
-    """Brings data to every worker once, also to those that join later."""
+    """Sends data to every worker once, also to those that join later."""
 
-    def __init__(self, name: str, value: Any) -> None:
+    def __init__(self, name: str, value: PyTree) -> None:
         self.name, self._value = name, value
 
-    def setup(self, worker: Any) -> None:
-        """Keep the data on a worker as it joins, or at once if it is there."""
-        _shared[self.name] = self._value
+    def setup(self, worker: Worker) -> None:
+        """Keep the data on a worker as it joins, or at once if it has joined."""
+        _received[self.name] = self._value
 
-    def teardown(self, worker: Any) -> None:
+    def teardown(self, worker: Worker) -> None:
         """Forget the data."""
-        _shared.pop(self.name, None)
+        _received.pop(self.name, None)
+        _on_device.pop(self.name, None)
 
 
-class Outcome(NamedTuple):
-    """What became of a task, and where."""
-
-    result: Any
-    failure: Exception | None
-    digest: str
-    seconds: float
-    host: str
-    address: str
-
-
-def identify_here(identify: Identify) -> dict[str, Any]:
-    """Say what computes on this worker, and get it ready."""
-    logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # it looks for other platforms and says so
+def identify_here(identify: Identify) -> Fingerprint:
+    """Return the fingerprint of this worker, after setting it up."""
+    logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # it reports every platform that is missing
     use_compilation_cache()
     return identify()
 
 
 def perform(
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
+    function: Callable[..., PyTree],
+    arguments: tuple[object, ...],
     shared: str,
     topic: str,
     group: int,
     double_precision: bool,
 ) -> Outcome:
-    """Do one task; its result depends on its arguments only, so it may be done again, here or elsewhere."""
+    """Do one task; its result depends on its arguments only, so any worker can repeat it."""
     worker, told = get_worker(), time.monotonic()
     began = time.perf_counter()
 
@@ -108,8 +103,10 @@ def perform(
     return Outcome(result, failure, digest_of(result), seconds, socket.gethostname(), worker.address)
 
 
-def perform_here(function: Callable[..., Any], arguments: tuple[Any, ...], shared: Any, place: str) -> Outcome | None:
-    """Do a task in this process, in the precision of its thread; None if it cannot be done."""
+def perform_here(
+    function: Callable[..., PyTree], arguments: tuple[object, ...], shared: object, place: str
+) -> Outcome | None:
+    """Do a task in this process, in the precision of its thread; return None if it fails."""
     began = time.perf_counter()
     try:
         with native.sharing_cores(1, 1):
@@ -120,12 +117,12 @@ def perform_here(function: Callable[..., Any], arguments: tuple[Any, ...], share
     return Outcome(result, None, digest_of(result), time.perf_counter() - began, socket.gethostname(), place)
 
 
-def as_numpy(result: Any) -> Any:
+def as_numpy(result: PyTree) -> PyTree:
     """Return a result whose arrays are NumPy's."""
     return jax.tree.map(lambda leaf: np.asarray(leaf) if hasattr(leaf, "dtype") else leaf, result)
 
 
-def digest_of(result: Any) -> str:
+def digest_of(result: PyTree) -> str:
     """Return a hash of all arrays of a result; what is not an array, such as a duration, does not count."""
     found = hashlib.sha256()
     for leaf in jax.tree.leaves(result):
@@ -137,30 +134,25 @@ def digest_of(result: Any) -> str:
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Say whether a failure means that a worker's memory does not do."""
+    """Say whether a worker ran out of memory."""
     words = f"{type(error).__name__}: {error}"
     return any(word in words for word in ("MemoryError", "RESOURCE_EXHAUSTED"))
 
 
 def _is_ours(error: Exception) -> bool:
-    """Say whether another process can read an exception: those of libraries may need arguments of their own."""
+    """Say whether another process can rebuild an exception: those of libraries may need further arguments."""
     return type(error).__module__ == "builtins" and len(error.args) == 1
 
 
-def _wait_for(name: str) -> Any:
-    """Return what tasks share; it comes to a worker as it joins, perhaps a moment after its first task."""
+def _wait_for(name: str) -> PyTree:
+    """Return what tasks share; it may reach a worker that has just joined a moment after its first task."""
     deadline = time.monotonic() + _PATIENCE
-    while name not in _shared:
+    while name not in _received:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the data has not come to this worker (process {os.getpid()}).")
+            raise RuntimeError(f"the data has not reached this worker (process {os.getpid()}).")
         time.sleep(_PAUSE)
-    value = _shared[name]
-    if not isinstance(value, _Ready):
-        value = _shared[name] = _Ready(jax.device_put(value))
-    return value.content
-
-
-class _Ready(NamedTuple):
-    """Data that is on the device."""
-
-    content: Any
+    with _lock:
+        if name not in _on_device:
+            _on_device[name] = jax.device_put(_received[name])
+            _received[name] = None  # one copy is enough
+        return _on_device[name]

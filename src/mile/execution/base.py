@@ -1,38 +1,57 @@
-"""What the loops ask of whoever runs chains, and the words in which they ask."""
+"""The contracts of execution: what the loops ask of a worker pool, and the values they exchange with it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-Identify = Callable[[], dict[str, Any]]  # says what computes where it is called; see `storage.fingerprint`
-Report = Callable[[int, int], None]  # is told which group has come to which step
+Result = TypeVar("Result")
+
+Fingerprint = Mapping[str, object]  # versions and kind of machine that the bits depend on; see `storage.fingerprint`
+Identify = Callable[[], Fingerprint]  # returns the fingerprint of the process that calls it
+Report = Callable[[int, int], None]  # takes a group and the step that it has reached
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a result that came from elsewhere."""
+    """What is wrong with a result that came from another process."""
 
-    sentence: str  # how it goes on after "it returned a wrong result: "
-    is_malformed: bool = False  # not a result at all; otherwise the result of a chain that has failed may look like it
+    sentence: str  # completes "it returned a wrong result: "
+    is_malformed: bool = False  # not a result at all; otherwise a chain that has failed may return the same
 
 
-class Task(NamedTuple):
-    """One block of work of one group of chains: a pure function's arguments, so it can be done again anywhere."""
+@dataclass(frozen=True)
+class Task(Generic[Result]):
+    """One block of one group of chains: the arguments of a pure function, so any worker can repeat it."""
 
     group: int
-    arguments: tuple[Any, ...]
-    name: str  # what people call it: "chain 3, sampling, steps 100 to 200"
-    size: int = 1  # how much work it is, compared with others of its kind
+    arguments: tuple[object, ...]
+    name: str  # for messages: "chain 3, sampling, steps 100 to 200"
+    size: int = 1  # amount of work, relative to other tasks of its kind
     seed: int = 0  # of the run
-    check: Callable[[Any], Flaw | None] | None = None  # looks at a result from another process before it is used
+    check: Callable[[Result], Flaw | None] | None = None  # looks at a result from another process before it is used
 
 
-class Done(NamedTuple):
-    """What became of a task."""
+@dataclass(frozen=True)
+class Done(Generic[Result]):
+    """The outcome of a task: a result, or the reason why there is none."""
 
     group: int
-    result: Any
-    seconds: float  # that it took; of tasks that ran in step with each other, all of them together
-    lost: str = ""  # why there is no result and never will be
+    found: Result | None
+    seconds: float  # duration; for tasks that run in step, that of all of them together
+    lost: str = ""  # why no worker could compute it
+
+    @property
+    def result(self) -> Result:
+        """The result of a task that is not lost.
+
+        Raises
+        ------
+        LookupError
+            If it is.
+        """
+        if self.lost:
+            raise LookupError(self.lost)
+        return cast(Result, self.found)
 
 
 @runtime_checkable
@@ -46,14 +65,14 @@ class Program(Protocol):
 
     @property
     def alone(self) -> "Program":
-        """The same for one device."""
+        """The program of one device."""
         ...
 
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
-        """Cut chains into groups of one fixed size; the last is filled up with its first chain."""
+        """Cut chains into groups of one fixed size; the last is padded with its first chain."""
         ...
 
-    def over_group(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def over_group(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """Turn a pure function of one chain into one of a group, whose arguments have a leading axis."""
         ...
 
@@ -63,8 +82,8 @@ class WorkerPool(Protocol):
     """Runs tasks, as many at a time as it has workers."""
 
     @property
-    def program(self) -> Any:
-        """The `Program` that its workers use."""
+    def program(self) -> Program:
+        """What its workers run."""
         ...
 
     @property
@@ -74,7 +93,7 @@ class WorkerPool(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run in this process, so that what they share stays where it is."""
+        """Whether tasks run in this process and share its memory."""
         ...
 
     @property
@@ -84,35 +103,35 @@ class WorkerPool(Protocol):
 
     @property
     def growth(self) -> int:
-        """By how much a block may be longer than the one before."""
+        """Largest factor from the length of one block to the next."""
         ...
 
-    def agree(self, identify: Identify, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the fingerprint of all that will compute; `known` is that of a run that is gone on with."""
+    def agree(self, identify: Identify, known: Fingerprint | None = None) -> Fingerprint:
+        """Return the fingerprint that all workers share; `known` is that of the run to resume."""
         ...
 
     def bounded(self, n_steps: int, n_left: int) -> int:
-        """Return how long a block of `n_steps` may be when `n_left` steps are left of all groups together."""
+        """Return how long a block of `n_steps` may be when all groups together have `n_left` steps left."""
         ...
 
     def rounds(self, n_groups: int) -> float:
-        """Return how many times the duration of a task passes while each group does one."""
+        """Return how many tasks one worker does in turn while each group does one."""
         ...
 
     def flow(
         self,
-        function: Callable[..., Any],
-        next_task: Callable[[], Task | None],
-        shared: Any,
+        function: Callable[..., Result],
+        next_task: Callable[[], Task[Result] | None],
+        shared: object,
         report: Report,
         *,
         together: bool = False,
-    ) -> Iterator[list[Done]]:
-        """Do tasks until there are none, and yield those that are done, also none when some time has passed.
+    ) -> Iterator[list[Done[Result]]]:
+        """Do tasks until there are none; yield those that are done, or nothing after a short wait.
 
-        A task is done by `function(*task.arguments, shared, report)`; it must return when its result is ready, and
-        tells `report` the step it has come to. `next_task` gives the next one, or None if there is none until one
-        that is under way is done. With `together`, a pool of one process begins new tasks when all before are done.
+        A worker calls `function(*task.arguments, shared, report)`, which returns when its result is ready and
+        calls `report` with the step that it has reached. `next_task` returns None while no task can start before
+        a running one is done. With `together`, a local pool starts new tasks only after all earlier ones are done.
         """
         ...
 
@@ -121,6 +140,6 @@ class WorkerPool(Protocol):
 class Backend(Protocol):
     """A place where chains can run."""
 
-    def open_pool(self) -> AbstractContextManager[Any]:
-        """Return a context that gives a `WorkerPool`."""
+    def open_pool(self) -> AbstractContextManager[WorkerPool]:
+        """Return a context that opens a worker pool and closes it."""
         ...

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 from jax.sharding import PartitionSpec
@@ -30,7 +30,7 @@ class Devices(AbstractLocalBackend):
     ----------
     count
         How many devices; None takes all there are. On CPU JAX has one unless more are asked for before it starts,
-        which this does if it can.
+        which this class does if it can.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class Devices(AbstractLocalBackend):
         return InProcess(n_threads=1, lanes=self.width)
 
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
-        """Cut chains into groups that fill all devices; the last is filled up with its first chain."""
+        """Cut chains into groups that fill all devices; the last is padded with its first chain."""
         return cut_into_groups(chains, self.width * self.mesh.size)
 
     def over_group(self, function: Callable[..., Result]) -> Callable[..., Result]:
@@ -89,13 +89,13 @@ class Devices(AbstractLocalBackend):
 
     def flow(
         self,
-        function: Callable[..., Any],
-        next_task: Callable[[], Task | None],
-        shared: Any,
+        function: Callable[..., Result],
+        next_task: Callable[[], Task[Result] | None],
+        shared: object,
         report: Report,
         *,
         together: bool = False,
-    ) -> Iterator[list[Done]]:
+    ) -> Iterator[list[Done[Result]]]:
         """Do tasks one after the other; see `WorkerPool.flow`."""
         while tasks := list(iter(next_task, None)):
             began = time.perf_counter()

@@ -10,14 +10,15 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from mile import _registry, native
+from mile._types import PyTree
 from mile.execution._local import AbstractLocalBackend
 from mile.execution.base import Done, Report, Task
 
@@ -43,14 +44,14 @@ class InProcess(AbstractLocalBackend):
     n_threads: int | None = None
     lanes: int | None = None
 
-    @cached_property
+    @property
     def width(self) -> int:
         """Chains per compiled program."""
         return self.lanes or device_width()
 
     @property
     def alone(self) -> "InProcess":
-        """Itself: it has one device."""
+        """The program of one device, which this one is."""
         return self
 
     @property
@@ -59,7 +60,7 @@ class InProcess(AbstractLocalBackend):
         return self.n_threads or os.cpu_count() or 1
 
     def groups(self, chains: Sequence[int]) -> list[list[int]]:
-        """Cut chains into groups of the fixed width; the last is filled up with its first chain."""
+        """Cut chains into groups of the fixed width; the last is padded with its first chain."""
         return cut_into_groups(chains, self.width)
 
     def over_group(self, function: Callable[..., Result]) -> Callable[..., Result]:
@@ -77,30 +78,34 @@ class InProcess(AbstractLocalBackend):
 
     def flow(
         self,
-        function: Callable[..., Any],
-        next_task: Callable[[], Task | None],
-        shared: Any,
+        function: Callable[..., Result],
+        next_task: Callable[[], Task[Result] | None],
+        shared: object,
         report: Report,
         *,
         together: bool = False,
-    ) -> Iterator[list[Done]]:
+    ) -> Iterator[list[Done[Result]]]:
         """Do tasks until there are none; see `WorkerPool.flow`."""
 
-        def perform(task: Task) -> Done:
+        def perform(task: Task[Result]) -> Done[Result]:
             began = time.perf_counter()
             result = function(*task.arguments, shared, partial(report, task.group))
             return Done(task.group, result, time.perf_counter() - began)
 
         return self._in_rounds(perform, next_task) if together else self._in_turn(perform, next_task)
 
-    def _in_rounds(self, perform: Callable[[Task], Done], next_task: Callable[[], Task | None]) -> Iterator[list[Done]]:
+    def _in_rounds(
+        self, perform: Callable[[Task[Result]], Done[Result]], next_task: Callable[[], Task[Result] | None]
+    ) -> Iterator[list[Done[Result]]]:
         while tasks := list(iter(next_task, None)):
             began = time.perf_counter()
             done = self.map(perform, tasks)
             seconds = time.perf_counter() - began
-            yield [one._replace(seconds=seconds) for one in done]
+            yield [replace(one, seconds=seconds) for one in done]
 
-    def _in_turn(self, perform: Callable[[Task], Done], next_task: Callable[[], Task | None]) -> Iterator[list[Done]]:
+    def _in_turn(
+        self, perform: Callable[[Task[Result]], Done[Result]], next_task: Callable[[], Task[Result] | None]
+    ) -> Iterator[list[Done[Result]]]:
         n_threads = self.n_workers
         tasks = [task for _ in range(n_threads) if (task := next_task()) is not None]
         if n_threads == 1:
@@ -111,7 +116,7 @@ class InProcess(AbstractLocalBackend):
             return
         perform = in_callers_precision(perform)
         with native.sharing_cores(len(tasks), n_threads), ThreadPoolExecutor(n_threads) as threads:
-            running: set[Future[Done]] = {threads.submit(perform, task) for task in tasks}
+            running: set[Future[Done[Result]]] = {threads.submit(perform, task) for task in tasks}
             while running:
                 ready, running = wait(running, return_when=FIRST_COMPLETED)
                 yield [future.result() for future in ready]
@@ -125,7 +130,7 @@ def device_width() -> int:
 
 
 def cut_into_groups(chains: Sequence[int], size: int) -> list[list[int]]:
-    """Cut chains into groups of one size; the last is filled up with its first chain."""
+    """Cut chains into groups of one size; the last is padded with its first chain."""
     cut = [list(chains[start : start + size]) for start in range(0, len(chains), size)]
     return [group + group[:1] * (size - len(group)) for group in cut]
 
@@ -135,7 +140,7 @@ def over_lanes(function: Callable[..., Result], width: int) -> Callable[..., Res
     if width > 1:
         return jax.vmap(function)
 
-    def single(*arguments: Any) -> Any:
+    def single(*arguments: PyTree) -> Result:
         result = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
         return jax.tree.map(lambda leaf: leaf[None], result)
 
@@ -143,7 +148,7 @@ def over_lanes(function: Callable[..., Result], width: int) -> Callable[..., Res
 
 
 def in_callers_precision(function: Callable[[Job], Result]) -> Callable[[Job], Result]:
-    """Let a function compute in this thread's precision whatever thread it is called in."""
+    """Let a function compute in the precision of this thread when another thread calls it."""
     double_precision = jnp.result_type(float) == jnp.float64
 
     def precise(job: Job) -> Result:

@@ -1,28 +1,28 @@
 """What a result from another process must look like before it is used: kind, shapes, types, and numbers.
 
-Healthy chains carry some numbers that are not finite, such as an upper bound that has not been met yet. So finite are:
-draws and other records, what was so before, arrays of a phase that has just begun or ended, and log densities.
-Whether a chain that is not finite has failed by itself is for others to say: its block gives the same elsewhere.
+Healthy chains carry some infinite numbers, such as an upper bound that has not been met yet. These must be finite:
+draws and other records, what was finite before, arrays of a phase that has just begun or ended, and log densities.
+A second worker tells a chain that has failed from a wrong result: its block gives the same bits there.
 """
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
 
 from mile._errors import Status
+from mile._types import PyTree
 from mile.execution import Flaw
 
 
-def check_begun(found: Any, *, expected: Any, before: Any) -> Flaw | None:
-    """Look at what a phase begins with; `expected` has its shapes, `before` is what the phase before has left."""
+def check_begun(found: PyTree, *, expected: PyTree, before: PyTree) -> Flaw | None:
+    """Check the first carry of a phase; `expected` has its shapes, `before` is the last carry of the phase before."""
     return _form(found, expected) or _finite(found, before)
 
 
-def check_advanced(found: Any, *, before: Any, record: Any, n_records: int) -> Flaw | None:
-    """Look at what a block of steps leaves, which began `before` and should give `n_records` of shape `record`."""
+def check_advanced(found: PyTree, *, before: PyTree, record: PyTree, n_records: int) -> Flaw | None:
+    """Check the result of a block that began with the carry `before` and makes `n_records` of shape `record`."""
     if not all(hasattr(found, name) for name in ("carries", "records", "seconds_per_step")):
         return _other_kind(found)
     records = jax.tree.map(lambda leaf: _Shape((len(leaf), n_records, *leaf.shape[1:]), leaf.dtype), record)
@@ -37,8 +37,8 @@ def check_advanced(found: Any, *, before: Any, record: Any, n_records: int) -> F
     )
 
 
-def check_finished(found: Any, *, expected: Any, before: Any) -> Flaw | None:
-    """Look at a phase's conclusions; chains that failed may leave anything."""
+def check_finished(found: PyTree, *, expected: PyTree, before: PyTree) -> Flaw | None:
+    """Check the results of a phase; a chain that failed may return anything of the right form."""
     flaw = _form(found, expected)
     if flaw is not None:
         return flaw
@@ -52,8 +52,8 @@ def check_finished(found: Any, *, expected: Any, before: Any) -> Flaw | None:
     return _finite(carry, earlier, ".carry") or _finite(report, None, ".report")
 
 
-def check_trained(found: Any, *, expected: Any, is_validated: bool) -> Flaw | None:
-    """Look at members in training."""
+def check_trained(found: PyTree, *, expected: PyTree, is_validated: bool) -> Flaw | None:
+    """Check members in training."""
     flaw = _form(found, expected)
     if flaw is not None:
         return flaw
@@ -62,21 +62,21 @@ def check_trained(found: Any, *, expected: Any, is_validated: bool) -> Flaw | No
     return _finite(found._replace(losses=losses), None)
 
 
-def check_rows(found: Any, *, expected: Any) -> Flaw | None:
-    """Look at predictions of some rows."""
+def check_rows(found: PyTree, *, expected: np.ndarray) -> Flaw | None:
+    """Check predictions of some rows."""
     is_text = getattr(getattr(found, "dtype", None), "kind", "") in "US" and expected.dtype.kind in "US"
     flaw = _form(found, _Shape(expected.shape, found.dtype) if is_text else expected)  # texts have any length
     return flaw or _finite(found, None, with_numbers=True)
 
 
 class _Shape:
-    """Shape and type of an array that is not there."""
+    """Shape and type of an array without its values."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, dtype
 
 
-def _form(found: Any, expected: Any, prefix: str = "") -> Flaw | None:
+def _form(found: PyTree, expected: PyTree, prefix: str = "") -> Flaw | None:
     """Compare kind, shapes and types."""
     if jax.tree.structure(found) != jax.tree.structure(expected):
         return _other_kind(found, prefix)
@@ -90,8 +90,8 @@ def _form(found: Any, expected: Any, prefix: str = "") -> Flaw | None:
     return None
 
 
-def _finite(found: Any, before: Any, prefix: str = "", *, with_numbers: bool = False) -> Flaw | None:
-    """Find an array that is not finite and should be; `with_numbers` also where a chain has one number only."""
+def _finite(found: PyTree, before: PyTree, prefix: str = "", *, with_numbers: bool = False) -> Flaw | None:
+    """Find an array that is not finite and should be; with `with_numbers` also among single numbers of a chain."""
     earlier = dict(_named(before, prefix))
     for name, leaf in _named(found, prefix):
         array = np.asarray(leaf)
@@ -106,10 +106,10 @@ def _finite(found: Any, before: Any, prefix: str = "", *, with_numbers: bool = F
     return None
 
 
-def _named(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def _named(tree: PyTree, prefix: str) -> Iterator[tuple[str, PyTree]]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         yield prefix + jax.tree_util.keystr(path), leaf
 
 
-def _other_kind(found: Any, prefix: str = "") -> Flaw:
+def _other_kind(found: PyTree, prefix: str = "") -> Flaw:
     return Flaw(f"{prefix or 'something'} of another kind, {type(found).__name__!r}", is_malformed=True)

@@ -1,8 +1,8 @@
-"""What a fit will take in time, memory and disk, said before it begins."""
+"""A forecast of the time, memory and disk space that a fit takes."""
 
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mile.ensemble.training import Patience, Training
 from mile.execution import InProcess
 from mile.fitting.job import plan
 from mile.likelihoods import AbstractLikelihood
+from mile.networks.base import Network
 from mile.posterior import pad_rows
 from mile.priors import Prior
 from mile.samplers import Sampler
@@ -24,7 +25,7 @@ _PROBE_EPOCHS = 10  # that are timed
 
 
 class Forecast(NamedTuple):
-    """What a fit will take."""
+    """Time, memory and disk space of a fit."""
 
     training_seconds: float  # at most; early stopping saves some of it
     sampling_seconds: float
@@ -37,7 +38,7 @@ class Forecast(NamedTuple):
 
 def forecast_fit(
     dataset: Dataset,
-    network: Any,
+    network: Network,
     likelihood: AbstractLikelihood,
     prior: Prior | None = None,
     sampler: Sampler | None = None,
@@ -46,7 +47,7 @@ def forecast_fit(
     n_chains: int = 12,
     temperature: float = 1.0,
 ) -> Forecast:
-    """Say what `fit` with the same arguments would take, after timing a few epochs and steps.
+    """Forecast what `fit` with the same arguments takes, after timing a few epochs and steps.
 
     Examples
     --------

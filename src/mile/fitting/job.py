@@ -1,12 +1,10 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,21 +12,23 @@ from mile import native
 from mile._checks import check_count, check_number
 from mile._compilation import use_compilation_cache
 from mile._deadline import Deadline
-from mile._errors import FitWarning, Status
+from mile._errors import Status, warn
 from mile._progress import Progress, Silent, duration
+from mile._types import Json
 from mile.configuration import describe
 from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, train_members
 from mile.ensemble.training import Training
-from mile.execution import Backend, InProcess, WorkerPool, choose_backend
+from mile.execution import Backend, Fingerprint, InProcess, WorkerPool, choose_backend
 from mile.fitting.monitoring import RunningScore, warn_of_remarks
 from mile.fitting.replacement import SampledEnsemble, report_failures
 from mile.fitting.result import Fit
 from mile.fitting.tensors import prediction_tensors
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
+from mile.networks.base import Network
 from mile.posterior import PaddedRows, Posterior, pad_rows
 from mile.priors import Normal, Prior
-from mile.samplers import MINIBATCHES, Auto, Mile, Sampler, with_plan
+from mile.samplers import MINIBATCHES, Mile, Sampler, alternatives, budgets_of, with_plan
 from mile.sampling.chains import describe_failures, run_chains, saved_when_stopped, seed_for, time_step
 from mile.sampling.timing import check_memory, plan_budgets
 from mile.storage import (
@@ -47,7 +47,7 @@ from mile.storage import (
 
 def fit(
     dataset: Dataset,
-    network: Any,
+    network: Network,
     likelihood: AbstractLikelihood,
     prior: Prior | None = None,
     sampler: Sampler | None = None,
@@ -62,7 +62,7 @@ def fit(
     time_limit: float | None = None,
     force: bool = False,
     backend: Backend | None = None,
-    origin: dict[str, Any] | None = None,
+    origin: dict[str, Json] | None = None,
 ) -> Fit:
     """Train a deep ensemble, start one chain from each member, and keep the draws.
 
@@ -91,21 +91,21 @@ def fit(
     progress
         Such as `Bars`.
     run_dir
-        Folder that takes draws and checkpoints while the fit runs. A run of the same data and configuration that
-        it holds is gone on with, and the result has the same bits as if it had never been stopped. Ctrl-C and
-        SIGTERM save the run before they end it.
+        Folder that takes draws and checkpoints while the fit runs. If it holds a run of the same data and
+        configuration, that run is resumed, and the result has the same bits as without a stop. Ctrl-C and SIGTERM
+        save the run before they end it.
     store_data
-        Whether the run keeps the prepared data, so that `mile.resume` needs nothing but the folder.
+        Whether the run keeps the prepared data, so that `mile.resume` needs only the folder.
     time_limit
-        Seconds that the fit may take. Budgets that do not fit are cut, with a warning that says by how much.
+        Seconds that the fit may take. Budgets that need more are cut, with a warning that says by how much.
     force
-        Go on with a run that was begun by another version or on another kind of machine; its manifest records it.
+        Resume a run that was begun by another version or on another kind of machine; its manifest records it.
     backend
         Where the chains run: `InProcess()` (the default: all cores of this machine), `Devices()` or `DaskBackend(...)`
         of `mile.execution`. The draws have the same bits everywhere on one kind of machine, and the run directory is
-        the same, so a run may be begun here and gone on with there.
+        the same, so a run may begin on one backend and resume on another.
     origin
-        What the caller needs to build itself again; kept in the manifest.
+        Description of the estimator that calls this, to rebuild it; kept in the manifest.
 
     Returns
     -------
@@ -118,16 +118,39 @@ def fit(
     RunMismatchError, RunLockedError, CorruptFileError
         If `run_dir` holds another run, one that is under way, or one that is damaged.
     ResourceError
-        If memory or disk will not do.
+        If memory or disk space is too small.
     ClusterError
         If a cluster cannot be used or was lost; the run in `run_dir` is saved then.
     Interrupted
         After Ctrl-C; the run in `run_dir` is saved then.
     """
+    seed = seed_for(run_dir, random_state)
+    return run_job(
+        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature),
+        choose_backend(backend),
+        progress=progress,
+        run_dir=run_dir,
+        store_data=store_data,
+        time_limit=time_limit,
+        force=force,
+        origin=origin,
+    )
+
+
+def run_job(
+    job: "Job",
+    backend: Backend,
+    *,
+    progress: Progress | None = None,
+    run_dir: str | Path | None = None,
+    store_data: bool = True,
+    time_limit: float | None = None,
+    force: bool = False,
+    origin: dict[str, Json] | None = None,
+) -> Fit:
+    """Do a job whose seed, configuration and backend are decided; see `fit` for the rest."""
     if time_limit is not None:
         time_limit = check_number("time_limit", time_limit, positive=True)
-    seed = seed_for(run_dir, random_state)
-    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature)
     use_compilation_cache()
     deadline, watched, progress = Deadline(time_limit), progress is not None, progress or Silent()
     folder = None if run_dir is None else Path(run_dir)
@@ -138,8 +161,8 @@ def fit(
         known = read_manifest(folder).fingerprint
     else:
         check_space(folder, job.draw_bytes)
-    with choose_backend(backend).open_pool() as pool:
-        kind = pool.agree(partial(identify, network, likelihood), known)
+    with backend.open_pool() as pool:
+        kind = pool.agree(partial(identify, job.network, job.likelihood), known)
         with _opened(folder, job, job.manifest(kind, origin), deadline, store_data=store_data, force=force) as run:
             return job.run(run, deadline, progress, pool, watched=watched)
 
@@ -148,7 +171,7 @@ def fit(
 def _opened(
     folder: Path | None, job: "Job", manifest: Manifest, deadline: Deadline, *, store_data: bool, force: bool
 ) -> Iterator[Run | Unsaved]:
-    """Give the run in a folder, begun or gone on with; without a folder one that leaves nothing behind."""
+    """Open a new or a resumed run in a folder; without a folder, one that saves nothing."""
     if folder is None:
         yield Unsaved()
         return
@@ -156,7 +179,7 @@ def _opened(
     files = {SCALES: prediction_tensors(job.network, dataset.encoder, job.response)}
     files |= {DATA: dataset.arrays()} if store_data else {}
     advice = (
-        f"Go on with mile.resume({str(folder)!r}), or fit again with the same arguments; "
+        f"Resume it with mile.resume({str(folder)!r}), or fit again with the same arguments; "
         f"mile.load({str(folder)!r}) predicts with the draws there are."
     )
     with (
@@ -168,7 +191,7 @@ def _opened(
 
 def plan(
     dataset: Dataset,
-    network: Any,
+    network: Network,
     likelihood: AbstractLikelihood,
     prior: Prior | None,
     sampler: Sampler | None,
@@ -204,8 +227,8 @@ def plan(
     )
 
 
-def identify(network: Any, likelihood: AbstractLikelihood) -> dict[str, Any]:
-    """Return the fingerprint of what computes a posterior here, in this process; a worker is asked the same."""
+def identify(network: Network, likelihood: AbstractLikelihood) -> Fingerprint:
+    """Return the fingerprint of what computes a posterior in the process that calls this."""
     dtype = np.dtype(np.float32)
     is_native = native.specify(network, likelihood, dtype) is not None or native.accelerates(network, dtype)
     return fingerprint(is_native=is_native, width=InProcess().width, dtype="float32")
@@ -213,10 +236,10 @@ def identify(network: Any, likelihood: AbstractLikelihood) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """All that decides the bits of a fit, and how it is done."""
+    """Everything that decides the bits of a fit, and the steps of it."""
 
     dataset: Dataset
-    network: Any
+    network: Network
     likelihood: AbstractLikelihood
     prior: Prior
     sampler: Sampler
@@ -231,14 +254,14 @@ class Job:
         """Room that the draws and their statistics take."""
         return 4 * self.n_chains * self.sampler.n_draws * (self.network.dimension + 2)
 
-    def manifest(self, kind: dict[str, Any], origin: dict[str, Any] | None) -> Manifest:
+    def manifest(self, kind: Fingerprint, origin: dict[str, Json] | None) -> Manifest:
         """Describe this job to a run; `kind` is the fingerprint of what computes."""
         parts = ("network", "likelihood", "prior", "sampler", "training", "n_chains", "temperature")
         configuration = {name: describe(getattr(self, name)) for name in parts}
         labels = self.response.labels
         configuration["classes"] = None if labels is None else list(map(str, labels.tolist()))
         return Manifest(
-            fingerprint=kind,
+            fingerprint=dict(kind),
             configuration=configuration,
             data={"sha256": self.dataset.sha256(), "rows": len(self.dataset.y_train)},
             seed=self.seed,
@@ -261,23 +284,37 @@ class Job:
         dataset, posterior = self.dataset, self.posterior()
         target = posterior.tempered(self.temperature)
         validation = _padded(dataset.valid)
-        options: dict[str, Any] = {
-            "seed": self.seed,
-            "backend": pool,
-            "run": run,
-            "deadline": deadline,
-            "progress": progress,
-        }
 
         def sample_ensemble(chain_ids: range) -> SampledEnsemble:
-            members = train_members(posterior, validation, self.training, chain_ids, **options)
+            members = train_members(
+                posterior,
+                validation,
+                self.training,
+                chain_ids,
+                seed=self.seed,
+                backend=pool,
+                run=run,
+                deadline=deadline,
+                progress=progress,
+            )
             sampler = self._within_time(target, members, run, deadline, pool)
             good = np.array([code == Status.OK for code in members.status])
             scored = watched and len(dataset.y_valid) > 0
             monitor = (
                 RunningScore(self.network, self.likelihood, dataset.valid, self.response, good) if scored else None
             )
-            chains = run_chains(sampler, target, members.positions, chain_ids=chain_ids, monitor=monitor, **options)
+            chains = run_chains(
+                sampler,
+                target,
+                members.positions,
+                chain_ids=chain_ids,
+                monitor=monitor,
+                seed=self.seed,
+                backend=pool,
+                run=run,
+                deadline=deadline,
+                progress=progress,
+            )
             return SampledEnsemble(np.asarray(chain_ids), members, chains, sampler)
 
         result = sample_ensemble(range(self.n_chains))
@@ -324,35 +361,34 @@ class Job:
     ) -> dict[str, int]:
         """Time the first steps and return what the time limit asks for: smaller budgets, or mini-batches."""
         timed = partial(time_step, target=target, positions=positions, seed=self.seed, deadline=deadline, backend=pool)
-        sampler, choice = with_plan(self.sampler, None), {}
+        full, minibatches = alternatives(self.sampler)
+        sampler, choice = full, {}
         forecast = timed(sampler)
         needed = forecast.seconds_left(0, 0)
-        if isinstance(self.sampler, Auto) and needed > time_limit - deadline.elapsed:
-            choice = {MINIBATCHES: 1}
-            warnings.warn(
+        if minibatches is not full and needed > time_limit - deadline.elapsed:
+            warn(
                 f"Sampling on all rows would take about {duration(needed)}, more than the time limit of "
-                f'{duration(time_limit)} leaves, so sampler="auto" takes mini-batches (sampler="stochastic").',
-                FitWarning,
-                stacklevel=6,
+                f'{duration(time_limit)} leaves, so sampler="auto" takes mini-batches (sampler="stochastic").'
             )
-            sampler = with_plan(self.sampler, choice)
+            sampler, choice = minibatches, {MINIBATCHES: 1}
             forecast = timed(sampler)
         return choice | (plan_budgets(sampler, forecast, time_limit - deadline.elapsed) or {})
 
     def _report_cuts(self, result: SampledEnsemble, deadline: Deadline) -> None:
         used, n_draws = result.sampler, result.chains.logdensity.shape[1]
-        chose_minibatches = isinstance(self.sampler, Auto) and used.name != self.sampler.full.name
-        wanted = with_plan(self.sampler, {MINIBATCHES: 1} if chose_minibatches else None)
+        full, minibatches = alternatives(self.sampler)
+        wanted = full if used.name == full.name else minibatches
+        found, asked = budgets_of(used), budgets_of(wanted)
         cuts = [
-            f"{name.replace('_', ' ')} {getattr(used, name):,} instead of {getattr(wanted, name):,}"
+            f"{name.replace('_', ' ')} {found[name]:,} instead of {asked[name]:,}"
             for name in ("warmup_steps", "sampling_steps")
-            if getattr(used, name, 0) != getattr(wanted, name, 0)
+            if found.get(name) != asked.get(name)
         ]
         if deadline.time_limit is not None and n_draws != wanted.n_draws:
             cuts.append(f"draws of each chain {n_draws:,} instead of {wanted.n_draws:,}")
         if cuts:
             limit = "" if deadline.time_limit is None else f" of {deadline.time_limit:g} s"
-            warnings.warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.", FitWarning, stacklevel=4)
+            warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.")
 
 
 def _padded(rows: Rows) -> PaddedRows:

@@ -1,15 +1,13 @@
 """What is watched while a fit runs and right after it: a running score, and remarks of the likelihood."""
 
-import warnings
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from mile._errors import FitWarning
+from mile._errors import warn
 from mile.data import Rows
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
+from mile.networks.base import Network
 from mile.posterior import Posterior
 from mile.predict import predict
 from mile.storage import StoredDraws
@@ -19,11 +17,11 @@ _REMARK_ROWS = 512  # training rows whose outputs remarks are made of
 
 
 class RunningScore:
-    """LPPD on validation rows of the newest draw of each chain at every block so far: a glimpse, not the result."""
+    """LPPD on validation rows, from one draw of each chain at every block so far: a glimpse, not the result."""
 
     def __init__(
         self,
-        network: Any,
+        network: Network,
         likelihood: AbstractLikelihood,
         rows: Rows,
         response: AbstractResponse,
@@ -35,7 +33,7 @@ class RunningScore:
         self._total, self._count = np.full(len(chosen), -np.inf), 0
 
     def __call__(self, positions: Float[np.ndarray, "chain d"]) -> str:
-        """Take in one draw of each chain and say how well all so far predict."""
+        """Add one draw of each chain and say how well all so far predict."""
         draws = positions[self._good & np.isfinite(positions).all(axis=1)]
         if len(draws):
             predictive = predict(self._network, self._likelihood, draws, self._x, self._response)
@@ -46,17 +44,17 @@ class RunningScore:
 
 
 def warn_of_remarks(draws: np.ndarray | StoredDraws, ok: np.ndarray, posterior: Posterior, rows: Rows) -> None:
-    """Warn of what the likelihood has to say about a finished fit."""
+    """Warn of everything that the likelihood remarks on a finished fit."""
 
     def outputs() -> np.ndarray:
         return np.asarray(_outputs(posterior, draws[ok, -1]))[:, :, : len(rows)]
 
     for sentence in posterior.likelihood.remarks(outputs, rows.y):
-        warnings.warn(sentence, FitWarning, stacklevel=4)
+        warn(sentence)
 
 
 @jax.jit
 def _outputs(posterior: Posterior, draws: Float[Array, "chain d"]) -> Float[Array, "chain output row"]:
-    """Return what the networks say of the first rows."""
+    """Return the outputs of the networks for the first rows."""
     x = posterior.rows.x[:, :_REMARK_ROWS]
     return jax.vmap(lambda draw: posterior.network.apply(draw, x))(draws)

@@ -1,16 +1,13 @@
-"""One ensemble with its chains, and putting the chains of another in the place of those that failed."""
+"""One ensemble with its chains, and how the chains of another replace those that failed."""
 
-import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mile._errors import FitFailedError, FitWarning, Status
+from mile._errors import FitFailedError, Status, warn
 from mile.ensemble.members import Members
 from mile.samplers import Sampler
 from mile.sampling.chains import Chains, describe_failures
-from mile.storage import StoredDraws
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,38 +31,16 @@ class SampledEnsemble:
         return np.array([code == Status.OK for code in self.status])
 
     def replace(self, slots: np.ndarray, reserve: "SampledEnsemble") -> "SampledEnsemble":
-        """Put the reserve's chains in the given slots; the arrays are this attempt's own and are changed."""
-
-        def put(ours: Any, theirs: Any) -> Any:
-            if isinstance(ours, StoredDraws):
-                return ours.replace(slots, theirs)
-            if isinstance(ours, np.ndarray):
-                ours[slots] = theirs  # in place: a copy of the draws may be too much
-                return ours
-            if isinstance(ours, dict):
-                return {name: put(value, theirs[name]) for name, value in ours.items()}
-            if hasattr(ours, "_fields"):
-                return type(ours)(*map(put, ours, theirs))
-            if isinstance(ours, tuple):
-                return tuple(put(np.array(ours, object), np.array(theirs, object)))
-            return ours
-
-        return SampledEnsemble(
-            put(self.chain_ids, reserve.chain_ids),
-            put(self.members, reserve.members),
-            put(self.chains, reserve.chains),
-            self.sampler,
-        )
+        """Put the reserve's chains in the given slots; the arrays of this ensemble are changed, not copied."""
+        self.chain_ids[slots] = reserve.chain_ids
+        members, chains = self.members.replace(slots, reserve.members), self.chains.replace(slots, reserve.chains)
+        return SampledEnsemble(self.chain_ids, members, chains, self.sampler)
 
 
 def report_failures(result: SampledEnsemble, first_reasons: str, n_chains: int, *, replaced: bool = True) -> None:
-    """Say which chains were replaced; raise if none is left."""
+    """Warn which chains failed and whether they were replaced; raise if no good chain is left."""
     if not replaced:
-        warnings.warn(
-            f"Some of {n_chains} chains failed and are left out; there was no time to replace them. {first_reasons}",
-            FitWarning,
-            stacklevel=4,
-        )
+        warn(f"Some of {n_chains} chains failed and are left out; there was no time to replace them. {first_reasons}")
         return
     second_reasons = describe_failures(result.status, result.chain_ids)
     if not result.ok.any():
@@ -76,9 +51,7 @@ def report_failures(result: SampledEnsemble, first_reasons: str, n_chains: int, 
     lost = (
         f" {int((~result.ok).sum())} could not be replaced and are left out: {second_reasons}" if second_reasons else ""
     )
-    warnings.warn(
+    warn(
         f"{len(first_reasons.split('Chain ')) - 1} of {n_chains} chains failed and were replaced by fresh members. "
-        f"{first_reasons}{lost}",
-        FitWarning,
-        stacklevel=4,
+        f"{first_reasons}{lost}"
     )

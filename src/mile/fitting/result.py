@@ -125,9 +125,10 @@ class Fit:
         write_tensors(Path(path), self._tensors(), header._asdict())
         sync_folders([Path(path)], Path(path).parent)
 
-    def _tensors(self) -> dict[str, np.ndarray]:
+    def _tensors(self) -> dict[str, np.ndarray | StoredDraws]:
         chains, members = self.chains, self.members
-        found = prediction_tensors(self.network, self.encoder, self.response)
+        found: dict[str, np.ndarray | StoredDraws] = {}
+        found |= prediction_tensors(self.network, self.encoder, self.response)
         found |= {
             "draws": chains.draws,
             "logdensity": chains.logdensity,
@@ -175,7 +176,7 @@ class Fit:
         )
 
 
-def flat_draws(draws: np.ndarray, ok: np.ndarray) -> np.ndarray | FlatDraws:
+def flat_draws(draws: np.ndarray | StoredDraws, ok: np.ndarray) -> np.ndarray | FlatDraws:
     """Return the draws of the chosen chains one after another. Draws on disk stay there."""
     if isinstance(draws, np.memmap):
         _, n_draws, dimension = draws.shape

@@ -7,7 +7,7 @@ has, the log density in JAX, and the distributions that outputs stand for.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -22,6 +22,7 @@ Tensors = Mapping[str, np.ndarray]
 OutputsOfDraws = Float[np.ndarray, "draw output row"]
 PerDraw = Float[np.ndarray, "draw row"]
 PerRow = Float[np.ndarray, " row"]
+Result = TypeVar("Result")  # an array, or a tuple of arrays, whose last axis is the row
 
 
 class AbstractResponse(ABC):
@@ -96,7 +97,7 @@ class Mixture(Protocol):
         """Components of the mixture."""
         ...
 
-    def over_blocks(self, function: Callable[..., object], *row_arrays: np.ndarray) -> "np.ndarray | tuple":
+    def over_blocks(self, function: Callable[..., Result], *row_arrays: np.ndarray) -> Result:
         """Apply `function(outputs, *rows)` to each block and put its results, row by row, together."""
         ...
 

@@ -1,12 +1,13 @@
 """Chains through tuning and sampling, and what their draws add to the prediction."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
 
 from mile._errors import Status
+from mile._types import Scalar
 from mile.fitting.result import Fit
 from mile.plot._style import (
     ENSEMBLE,
@@ -23,6 +24,7 @@ from mile.plot._style import (
     nothing,
 )
 from mile.samplers import title_of
+from mile.samplers._step_size import Geometric, Linear
 from mile.samplers.base import spacing
 
 if TYPE_CHECKING:
@@ -199,12 +201,12 @@ def _constants(fit: Fit, name: str) -> list[tuple[_Stretch, np.ndarray]]:
     ]
 
 
-def _wanted(fit: Fit, schedule: Any) -> tuple[np.ndarray, np.ndarray]:
+def _wanted(fit: Fit, schedule: Linear | Geometric) -> tuple[np.ndarray, np.ndarray]:
     """Return the level that the schedule wants at some steps; after tuning it stays."""
     stretches = _stretches(fit)
     first, tuning, end = stretches[0].stop, stretches[1].stop, stretches[-1].stop
     steps = np.linspace(0, tuning, _N_POINTS)
-    wanted = np.asarray(schedule.value(steps, first, tuning), float)
+    wanted = np.asarray(schedule.value(cast(Scalar, steps), first, tuning), float)  # of NumPy's arrays too
     return np.append(steps, end), np.append(wanted, wanted[-1])
 
 
@@ -255,7 +257,7 @@ def _ravel(pieces: list[tuple[_Stretch, np.ndarray]], ok: np.ndarray) -> np.ndar
 
 
 def _set_limits(ax: "Axes", values: np.ndarray, tail: float = 0.0) -> None:
-    """Show what almost all values show, whatever a few of them do."""
+    """Set limits that show almost all values; a few extreme ones may be outside."""
     known = values[np.isfinite(values)]
     if not known.size:
         return

@@ -1,9 +1,10 @@
 """Figures of images."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from mile.plot._style import MISS, count, cut, new_axes, nothing, one_per_row, set_title
 from mile.predict import ClassPredictive
@@ -17,7 +18,7 @@ _LONGEST_LABEL = 9  # characters
 
 
 def surprises(
-    predictive: ClassPredictive, y: Any, images: Float[np.ndarray, "row ..."], *, ax: "Axes | None" = None
+    predictive: ClassPredictive, y: ArrayLike, images: Float[np.ndarray, "row ..."], *, ax: "Axes | None" = None
 ) -> "Axes":
     """Draw the images whose label had the lowest predicted probability.
 

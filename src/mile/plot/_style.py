@@ -1,12 +1,16 @@
 """What all figures share: colors, axes, titles, and words for numbers."""
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sized
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.typing import LegendLocType
 
 # Distinguishable with any color vision (Okabe and Ito 2008); each has one meaning in all figures.
 MILE = "#0072b2"
@@ -28,7 +32,9 @@ def new_axes(ax: "Axes | None") -> "Axes":
     return plt.subplots(figsize=SIZE, layout="constrained")[1]
 
 
-def finish(ax: "Axes", title: str, x_label: str, y_label: str, legend: Any = None, columns: int = 1) -> "Axes":
+def finish(
+    ax: "Axes", title: str, x_label: str, y_label: str, legend: "LegendLocType | None" = None, columns: int = 1
+) -> "Axes":
     """Add the sentence to see, the labels, and a legend at a place such as "upper left"."""
     set_title(ax, title)
     # A name of the user's may contain dollars, which are no formula.
@@ -60,7 +66,7 @@ def make_room(ax: "Axes", below: float = 0.0, above: float = 0.0) -> None:
     ax.set_ylim(lower, upper)
 
 
-def percent_axis(axis: Any) -> None:
+def percent_axis(axis: "Axis") -> None:
     """Label an axis of shares in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
 
@@ -82,7 +88,7 @@ def log_axis(ax: "Axes", which: str, values: np.ndarray) -> bool:
     return True
 
 
-def chance_band(n_rows: Any, probability: Any) -> tuple[np.ndarray, np.ndarray]:
+def chance_band(n_rows: int | np.ndarray, probability: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the shares of `n_rows` between which a binomial variable falls with 90 % probability."""
     from scipy.stats import binom
 
@@ -110,7 +116,7 @@ def even_choice(size: int, most: int) -> np.ndarray:
     return np.linspace(0, size - 1, min(size, most)).round().astype(int)
 
 
-def one_per_row(predictive: Any, y: Any) -> np.ndarray:
+def one_per_row(predictive: Sized, y: ArrayLike) -> np.ndarray:
     """Return y as an array that fits the predictive.
 
     Raises

@@ -1,10 +1,10 @@
-"""A mixture over draws: the outputs of the network for each draw and row, walked over in blocks."""
+"""A mixture over draws: the outputs of the network for each draw and row, computed in blocks of rows."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from mile._types import Features
 from mile.execution import InProcess
 from mile.likelihoods import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.base import Evaluate, PerDraw
+from mile.networks.base import Network
 from mile.storage import FlatDraws
 
 DEFAULT_MEMORY = 1 << 30
@@ -34,12 +35,14 @@ _PART_DRAWS = 1024
 _FEWEST_COLUMNS = 8
 _SUMMARY_ROWS = 960  # ten tiles of the native kernel
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True, eq=False)
 class DrawMixture:
-    """Draws of a network, the rows to predict, and the way to walk over them in blocks."""
+    """Draws of a network and the rows to predict, in blocks."""
 
-    network: Any
+    network: Network
     likelihood: AbstractLikelihood
     draws: Float[np.ndarray, "draw d"] | FlatDraws
     x: Float[np.ndarray, "row feature"]
@@ -66,10 +69,10 @@ class DrawMixture:
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block; not by the number of threads, so that results do not depend on that."""
+        """Rows of a block; the number of threads does not matter, so that results do not depend on it."""
         wanted = int(np.clip(_BLOCK_COMPONENTS // len(self.draws), _SMALLEST_BLOCK, _LARGEST_BLOCK))
         if not self.kernel:
-            wanted = min(wanted, max(_FEWEST_ROWS, _BLOCK_FLOATS // _row_floats(self.network)))
+            wanted = min(wanted, max(_FEWEST_ROWS, _BLOCK_FLOATS // self.network.row_floats))
         return int(np.clip(self.memory // self.row_bytes, 1, wanted))
 
     @property
@@ -77,40 +80,43 @@ class DrawMixture:
         """As many threads as there are cores and as blocks fit the memory side by side."""
         return InProcess(n_threads=max(1, min(os.cpu_count() or 1, self.memory // (self.block_rows * self.row_bytes))))
 
-    def over_blocks(self, function: Callable[..., Any], *row_arrays: np.ndarray) -> Any:
-        """Apply `function(components, *rows)` to each block and put its results, row by row, together.
+    def over_blocks(self, function: Callable[..., Result], *row_arrays: np.ndarray) -> Result:
+        """Apply `function(components, *rows)` to each block and join its results along the rows.
 
         `components` has shape (draw, output, row). Results are arrays or tuples of arrays whose last axis is
         the row.
         """
         size = self.block_rows
         kernel = self.kernel
-        on_disk = not isinstance(self.draws, np.ndarray)
-        draws: Any = self.draws if kernel or on_disk else jnp.asarray(self.draws)
-        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(draws), _PART_DRAWS)]
+        whole: np.ndarray | Array | None = None  # where the draws are on disk
+        if isinstance(self.draws, np.ndarray):
+            whole = self.draws if kernel else jnp.asarray(self.draws)
+        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
 
-        def evaluate(draws: Any, x: np.ndarray) -> np.ndarray:
-            return native.outputs(kernel, draws, x) if kernel else np.asarray(_forward(self.network, draws, x))
+        def evaluate(draws: np.ndarray | Array, x: np.ndarray) -> np.ndarray:
+            if kernel:
+                return native.outputs(kernel, np.asarray(draws), x)
+            return np.asarray(_forward(self.network, draws, x))
 
         starts = range(0, max(self.n_rows, 1), size)
 
-        def one_block(start: int) -> Any:
+        def one_block(start: int) -> Result:
             rows = slice(start, min(start + size, self.n_rows))
             n_real = rows.stop - rows.start
             # XLA's programs have one width. Numpy adds a single column up in another order than several.
             width = max(_FEWEST_COLUMNS, n_real) if kernel else size
             padded = np.zeros((self.x.shape[1], width), np.float32)
             padded[:, :n_real] = self.x[rows].T
-            if on_disk:
-                components = np.concatenate([evaluate(draws[part], padded) for part in parts])
+            if whole is None:
+                components = np.concatenate([evaluate(self.draws[part], padded) for part in parts])
             else:
-                components = evaluate(draws, padded)
+                components = evaluate(whole, padded)
             arguments = [_pad_last(array[..., rows], width) for array in row_arrays]
             result = function(components, *arguments)
             return jax.tree.map(lambda leaf: leaf[..., :n_real], result)
 
-        parts = self.backend.map(one_block, list(starts))
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+        results = self.backend.map(one_block, list(starts))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *results)
 
     def native_means(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the native kernel's means over draws, and the center of the first output that they refer to.
@@ -146,7 +152,7 @@ class DrawMixture:
 
 
 def predict(
-    network: Any,
+    network: Network,
     likelihood: AbstractLikelihood,
     draws: Float[np.ndarray, "draw d"] | FlatDraws,
     x: Float[np.ndarray, "row feature"],
@@ -163,10 +169,6 @@ def _pad_last(array: np.ndarray, size: int) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="network")
-def _forward(network: Any, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
-    most = int(np.clip(_BATCH_FLOATS // (x.shape[1] * _row_floats(network)), 1, _MOST_DRAWS))
+def _forward(network: Network, draws: Float[Array, "draw d"], x: Features) -> Float[Array, "draw output row"]:
+    most = int(np.clip(_BATCH_FLOATS // (x.shape[1] * network.row_floats), 1, _MOST_DRAWS))
     return jax.lax.map(lambda position: native.apply(network, position, x), draws, batch_size=min(len(draws), most))
-
-
-def _row_floats(network: Any) -> int:
-    return getattr(network, "row_floats", 1)

@@ -1,4 +1,4 @@
-"""One page about a fit: how good its predictions are, what its chains did, what to beware of.
+"""One page about a fit: how good its predictions are, what its chains did, and what to be careful about.
 
 The page is a single HTML text without scripts, fonts or images from elsewhere. Figures are SVG whose colors the page
 sets, so that they follow the reader's light or dark theme.
@@ -7,10 +7,11 @@ sets, so that they follow the reader's light or dark theme.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
@@ -19,13 +20,16 @@ from mile.report import _cautions, _figures, _words
 from mile.report._rows import ObservedRows, choose_rows
 from mile.report._scores import Assessment, assess, headline, worst_rows
 
+if TYPE_CHECKING:
+    import jinja2
+
 __all__ = ["render"]
 
 
 def render(
     fit: Fit,
     x: Float[np.ndarray, "row feature"] | None = None,
-    y: Any = None,
+    y: ArrayLike | None = None,
     *,
     title: str = "MILE report",
     rows: str = "test rows",
@@ -97,18 +101,18 @@ def render(
 
 
 def _judge(fit: Fit, rows: ObservedRows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:
-    """Work out diagnosis and scores side by side."""
-    tasks: list[Callable[[], Any]] = [
-        lambda: None if rows is None or rows.y is None else assess(fit, rows),
+    """Compute diagnosis and scores in parallel."""
+    tasks: list[Callable[[], Assessment | Diagnosis | None]] = [
         lambda: diagnose(fit, None if rows is None else rows.x) if diagnosis is None else diagnosis,
+        lambda: None if rows is None or rows.y is None else assess(fit, rows),
     ]
-    assessment, found = InProcess().map(lambda task: task(), tasks)
-    return found, assessment
+    found, assessment = InProcess().map(lambda task: task(), tasks)
+    return cast(Diagnosis, found), cast(Assessment | None, assessment)
 
 
 def _about_rows(
     fit: Fit, used: ObservedRows | None, assessment: Assessment | None, rows: str, names: list[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the page says about predictions of observed rows."""
     if used is None or assessment is None:
         return {"scores": None, "worst": None, "rows": "", "rows_note": _words.without_rows(used)}
@@ -121,7 +125,7 @@ def _about_rows(
 
 
 @cache
-def _template() -> Any:
+def _template() -> "jinja2.Template":
     import jinja2
 
     environment = jinja2.Environment(

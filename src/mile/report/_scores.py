@@ -1,18 +1,19 @@
 """Scores of the prediction beside those of its parts, and the rows that it predicts worst."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from mile import metrics
 from mile.fitting.result import Fit
-from mile.metrics import Remembered
+from mile.likelihoods import AbstractPredictive
+from mile.metrics import Remembered, ScoredNumbers
 from mile.plot._style import even_choice
 from mile.report._rows import ObservedRows
 from mile.samplers import title_of
 
-Cells = dict[str, list[Any]]  # of a table: nested lists and texts that the page's template walks over
+Cells = dict[str, Sequence[object]]  # of a table: nested lists and texts that the page's template reads
 MOST_ALONE = 4  # chains that are scored one by one; each costs as much as its share of the whole
 _CRPS_CELLS = 1_200_000  # draws x rows; the score takes far longer than the others
 _N_WORST = 10
@@ -38,12 +39,13 @@ def assess(fit: Fit, rows: ObservedRows) -> Assessment:
 
     chosen = even_choice(len(y), n_crps_rows)
 
-    def predict(method: Callable[..., Any], chains: list[int] | None = None) -> Remembered:
-        return Remembered(
-            method(rows.x, chains=chains), y, lambda: method(rows.x[chosen], chains=chains).crps(y[chosen])
-        )
+    def predict(method: Callable[..., AbstractPredictive], chains: list[int] | None = None) -> Remembered:
+        def some_crps() -> np.ndarray:
+            return cast(ScoredNumbers, method(rows.x[chosen], chains=chains)).crps(y[chosen])
 
-    def mean_alone(method: Callable[..., Any], slots: np.ndarray) -> dict[str, float]:
+        return Remembered(method(rows.x, chains=chains), y, some_crps)
+
+    def mean_alone(method: Callable[..., AbstractPredictive], slots: np.ndarray) -> dict[str, float]:
         found = [metrics.scores(predict(method, [int(slot)]), y) for slot in slots]
         return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}
 
@@ -57,7 +59,7 @@ def assess(fit: Fit, rows: ObservedRows) -> Assessment:
 
 
 def crps_rows(fit: Fit, rows: ObservedRows) -> int:
-    """Return how many of the rows there is time to work out the CRPS of."""
+    """Return for how many of the rows there is time to compute the CRPS."""
     n_draws = int(fit.ok.sum()) * fit.chains.logdensity.shape[1]
     return int(np.clip(_CRPS_CELLS // n_draws, 1, len(rows.x)))
 
@@ -80,7 +82,7 @@ def headline(fit: Fit, assessment: Assessment) -> Cells:
 
 def _score_row(
     name: str, score: metrics.Score, columns: dict[str, dict[str, float]], suffix: str = "", remark: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     values = [scores[name] for scores in columns.values()]
     text = _TEXTS[score.unit]
     texts, best = [text(value) for value in values], None
@@ -94,7 +96,7 @@ def _score_row(
 
 
 def _goodness(score: metrics.Score) -> Callable[[float], float] | None:
-    """Return what is larger for a better score; None if that is no question."""
+    """Return a function that is larger for a better score; None for a score that is not better high or low."""
     best = score.best
     if best is not None:
         return lambda value: -abs(value - best)
@@ -110,7 +112,7 @@ def worst_rows(fit: Fit, rows: ObservedRows, assessment: Assessment, names: list
     columns = {"row": [f"{place:,}" for place in rows.numbers[worst]], "observed": _texts(assessment.y[worst])}
     columns |= {name: _texts(values, share=name.startswith("probability")) for name, values in brief.items()}
     columns[assessment.mile.log_prob_label] = [f"{value:.2f}" for value in assessment.log_prob[worst]]
-    if not hasattr(fit.network, "reads"):  # no single pixel or word says what is unusual
+    if fit.network.describe_rows() is None:  # no single pixel or word says what is unusual
         columns["most unusual feature"] = [
             f"{names[column]} ({line[column]:+.1f} sd)" for line, column in zip(unusual, feature, strict=True)
         ]

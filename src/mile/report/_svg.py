@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
 from mile.plot import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _INK, _SURFACE = "#010203", "#fdfefd"  # stand for the page's colors of text and paper
 _COLORS = {
@@ -22,7 +25,7 @@ _COLORS = {
     _style.WANTED: "var(--wanted)",
     _style.FAILED: "var(--failed)",
 }
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[str, str | float | bool] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "mile",
     "savefig.transparent": True,
@@ -51,7 +54,7 @@ class Drawing(NamedTuple):
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw as pages want it, whatever the user's style is."""
+    """Draw in the style of the page, not in the user's."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", _SETTINGS]), warnings.catch_warnings():
@@ -60,7 +63,9 @@ def settings() -> Iterator[None]:
         yield
 
 
-def draw(name: str, function: Callable[..., Any], /, *arguments: Any, help: str = "", **options: Any) -> Drawing:
+def draw(
+    name: str, function: Callable[..., "Axes"], /, *arguments: object, help: str = "", **options: object
+) -> Drawing:
     """Call a function of `mile.plot` on new axes and return what it drew; its title becomes the caption."""
     from matplotlib.figure import Figure
 
@@ -76,7 +81,7 @@ def draw(name: str, function: Callable[..., Any], /, *arguments: Any, help: str 
     return Drawing(name, title, Markup(_shrink(buffer.getvalue(), name, title)), help)
 
 
-def _set_margins(ax: Any) -> None:
+def _set_margins(ax: "Axes") -> None:
     """Leave room for labels by their length; matplotlib's own layouts measure text, in three times the time."""
     longest = max((len(label.get_text()) for label in ax.get_yticklabels()), default=0)
     left = 9.0 + _CHARACTER * longest + (18.0 if ax.get_ylabel() else 0.0)

@@ -3,7 +3,7 @@
 import importlib.metadata
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from mile.configuration import describe
 from mile.diagnose.diagnosis import Diagnosis
 from mile.fitting.result import Fit
 from mile.report._rows import ObservedRows
-from mile.report._scores import Assessment, crps_rows, number
+from mile.report._scores import Assessment, Cells, crps_rows, number
 
 _MOST_NAMES = 12
 _LONGEST_NAME = 60  # characters
@@ -37,7 +37,7 @@ def feature_names(fit: Fit, names: Sequence[str] | None) -> list[str]:
     return [text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…" for text in map(str, found)]
 
 
-def printable(text: Any) -> str:
+def printable(text: object) -> str:
     """Return a name on one line, without what cannot be drawn."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
 
@@ -64,22 +64,16 @@ _PACKAGES = {"mile": "mile-bnn", "jax": "jax"}
 
 
 def _what(fit: Fit, target: str | None, names: list[str]) -> str:
-    hidden = getattr(fit.network, "hidden", ())
-    layers = " and ".join(map(str, hidden))
-    activation = getattr(fit.network, "activation", "")
-    inside = f", hidden layers of {layers} {activation} units" if hidden else ""
-    filters = [one.filters for one in getattr(fit.network, "convolutions", ())]
-    noun = "filter" if filters == [1] else "filters"
-    inside = f", convolutions with {' and '.join(map(str, filters))} {noun}{inside}" if filters else inside
+    layers = fit.network.describe_layers()
+    inside = f", {layers}" if layers else ""
     aim = fit.likelihood.aim(target or "y")
-    n_features = f"{len(names):,} feature{'' if len(names) == 1 else 's'}"
-    n_features = getattr(fit.network, "reads", n_features)
+    features = fit.network.describe_rows() or f"{len(names):,} feature{'' if len(names) == 1 else 's'}"
     shown = ", ".join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
     known = "" if names[0] == "feature 0" else f" ({shown})"
     size = f"{fit.network.dimension:,} weights"
     several = f"{len(fit.status)} networks{inside}, {size} each, were"
     subject = several if len(fit.status) > 1 else f"1 network{inside}, {size}, was"
-    return f"{subject} trained to predict {aim} from {n_features}{known}."
+    return f"{subject} trained to predict {aim} from {features}{known}."
 
 
 def _processor(fit: Fit) -> str:
@@ -113,7 +107,7 @@ def without_rows(rows: ObservedRows | None) -> str:
     return "No observed values were given, so this page has diagnostics of the chains only."
 
 
-def group_table(diagnosis: Diagnosis) -> dict[str, Any]:
+def group_table(diagnosis: Diagnosis) -> Cells:
     """Return what was found layer by layer and for predictions."""
     columns = {
         "quantities": "quantities",
@@ -127,11 +121,11 @@ def group_table(diagnosis: Diagnosis) -> dict[str, Any]:
         "within_variance": "variance within",
         "virial": "virial",
     }
-    rows = [[row["group"], *(_cell(row[name]) for name in columns)] for row in diagnosis.table()]
+    rows = [[row["group"], *(_cell(cast(float | None, row[name])) for name in columns)] for row in diagnosis.table()]
     return {"columns": ["group", *columns.values()], "rows": rows}
 
 
-def chain_table(diagnosis: Diagnosis) -> dict[str, Any]:
+def chain_table(diagnosis: Diagnosis) -> Cells:
     """Return how each chain fared."""
     columns = ["chain", "outcome", "epochs", "step size", "L", "travel / L", "bad steps"]
     columns += ["energy variance", "energy tail", "virial"]

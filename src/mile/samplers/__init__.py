@@ -7,8 +7,8 @@ from typing import cast
 from mile import _registry
 from mile._checks import check_choice, check_count
 from mile.samplers.adjusted import Adjusted
-from mile.samplers.auto import MINIBATCHES, Auto, with_plan
-from mile.samplers.base import Draw, Finished, NamedSampler, Sampler, Tuned
+from mile.samplers.auto import MINIBATCHES, Auto, alternatives, with_plan
+from mile.samplers.base import Draw, Finished, NamedSampler, Sampler, Tuned, budgets_of
 from mile.samplers.mile import Mile
 from mile.samplers.naive_mclmc import NaiveMclmc
 from mile.samplers.nuts import Nuts
@@ -39,6 +39,8 @@ __all__ = [
     "SplitHmc",
     "Stochastic",
     "Tuned",
+    "alternatives",
+    "budgets_of",
     "configure",
     "preset_names",
     "presets_of",

@@ -60,6 +60,11 @@ class Auto:
         }
 
 
+def alternatives(sampler: Sampler) -> tuple[Sampler, Sampler]:
+    """Return the samplers on full batches and on mini-batches that a plan can choose from; twice the same if none."""
+    return (sampler.full, sampler.stochastic) if isinstance(sampler, Auto) else (sampler, sampler)
+
+
 def with_plan(sampler: Sampler, plan: Mapping[str, int] | None) -> Sampler:
     """Return the sampler with the choice and the budgets of a plan.
 
@@ -69,6 +74,7 @@ def with_plan(sampler: Sampler, plan: Mapping[str, int] | None) -> Sampler:
         If the sampler has no such budgets, or they are impossible.
     """
     budgets = dict(plan or {})
-    if isinstance(sampler, Auto):
-        sampler = sampler.stochastic if budgets.pop(MINIBATCHES, 0) else sampler.full
-    return replace(sampler, **budgets) if budgets else sampler
+    full, minibatches = alternatives(sampler)
+    is_choice = full is not minibatches
+    chosen = minibatches if is_choice and budgets.pop(MINIBATCHES, 0) else full
+    return replace(chosen, **budgets) if budgets else chosen

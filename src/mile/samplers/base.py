@@ -4,7 +4,7 @@ To add one, write one file in this folder with a class like these, registered by
 """
 
 from collections.abc import Mapping
-from dataclasses import Field
+from dataclasses import Field, fields
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ HISTORY = 200  # records kept of each tuning phase, enough for a plot
 # Units differ by no more than this factor from their root mean square: a coordinate that has hardly moved yet is not
 # known to be that narrow.
 _WIDEST_UNITS = 1e3
+_BUDGETS = ("warmup_steps", "sampling_steps", "n_draws")
 
 
 Numbers = TypeVar("Numbers", Array, np.ndarray)  # of one chain in compiled code, of all chains outside
@@ -62,7 +63,7 @@ class Phase(Protocol):
     numbers alone share their programs. It is also a dataclass: a time limit replaces its budget.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def name(self) -> str:
@@ -95,7 +96,7 @@ class Phase(Protocol):
 class Sampler(Protocol):
     """A configured method, a frozen dataclass; the last phase records `Draw`s."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def name(self) -> str:
@@ -160,6 +161,12 @@ class HasBudgets(Protocol):
     def n_draws(self) -> int:
         """Draws kept of each chain."""
         ...
+
+
+def budgets_of(sampler: Sampler) -> dict[str, int]:
+    """Return the budgets that a sampler has, by name: of tuning steps, sampling steps and draws."""
+    known = {field.name for field in fields(sampler)}
+    return {name: getattr(sampler, name) for name in _BUDGETS if name in known}
 
 
 def check_budgets(sampler: HasBudgets, smallest_warmup: int = 1) -> None:

@@ -3,12 +3,11 @@
 import hashlib
 import re
 import signal
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +16,13 @@ from jaxtyping import Array, Float, Int
 
 from mile._compilation import use_compilation_cache
 from mile._deadline import Deadline, Stopped, stop_on_signals
-from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, Status
+from mile._errors import ClusterError, FitFailedError, Interrupted, Status, warn
 from mile._progress import Progress, Silent, logger, show_progress
 from mile._random import RandomState, draw_seed
 from mile._types import Target
 from mile.configuration import describe
-from mile.execution import Backend, InProcess, Program, WorkerPool, choose_backend
+from mile.ensemble.members import replaced
+from mile.execution import Backend, Fingerprint, InProcess, Program, WorkerPool, choose_backend
 from mile.posterior import FunctionTarget
 from mile.samplers import Sampler, Tuned, configure
 from mile.sampling.chain_state import ChainState, DrawStore
@@ -31,6 +31,7 @@ from mile.sampling.timing import Forecaster, check_memory, expected_memory
 from mile.storage import (
     Manifest,
     Run,
+    StoredDraws,
     Unsaved,
     check_space,
     fingerprint,
@@ -64,7 +65,7 @@ class Chains(NamedTuple):
         Reproduces the run.
     """
 
-    draws: Float[np.ndarray, "chain draw d"]
+    draws: Float[np.ndarray, "chain draw d"] | StoredDraws
     logdensity: Float[np.ndarray, "chain draw"]
     energy_change: Float[np.ndarray, "chain draw"]
     status: tuple[Status, ...]
@@ -87,6 +88,30 @@ class Chains(NamedTuple):
         them. None where a sampler does not report it.
         """
         return list(self.info.values())[-1].get("virial") if self.info else None
+
+    def replace(self, slots: np.ndarray, others: "Chains") -> "Chains":
+        """Put other chains in some places; arrays in memory are changed, because a copy may be too large."""
+
+        def put(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            ours[slots] = theirs
+            return ours
+
+        draws = self.draws
+        return self._replace(
+            draws=draws.replace(slots, cast(StoredDraws, others.draws))
+            if isinstance(draws, StoredDraws)
+            else put(draws, np.asarray(others.draws)),
+            logdensity=put(self.logdensity, others.logdensity),
+            energy_change=put(self.energy_change, others.energy_change),
+            status=replaced(self.status, slots, others.status),
+            tuned=jax.tree.map(put, self.tuned, others.tuned),
+            info={
+                phase: {name: put(values, others.info[phase][name]) for name, values in report.items()}
+                for phase, report in self.info.items()
+            },
+            history={phase: jax.tree.map(put, record, others.history[phase]) for phase, record in self.history.items()},
+            gradient_evaluations=put(self.gradient_evaluations, others.gradient_evaluations),
+        )
 
 
 def sample(
@@ -171,18 +196,26 @@ def sample(
             "choose another sampler, or use mile.fit."
         )
     use_compilation_cache()
-    target, deadline = FunctionTarget(logdensity), Deadline()
+    target, deadline, seed = FunctionTarget(logdensity), Deadline(), seed_for(run_dir, random_state)
     draw_bytes = positions.itemsize * len(positions) * configured.n_draws * (positions.shape[1] + 2)
     folder = None if run_dir is None else Path(run_dir)
     known = read_manifest(folder).fingerprint if folder is not None and has_run(folder) else None
     with show_progress(verbose > 0) as progress, choose_backend(backend).open_pool() as pool:
         kind = pool.agree(partial(_identify, positions.dtype.name), known)
-        run_all = partial(run_chains, configured, target, positions, progress=progress, deadline=deadline, backend=pool)
+        run_all = partial(
+            run_chains,
+            configured,
+            target,
+            positions,
+            seed=seed,
+            progress=progress,
+            deadline=deadline,
+            backend=pool,
+        )
         if folder is None:
             check_memory(draw_bytes)
-            chains = run_all(seed=draw_seed(random_state))
+            chains = run_all()
         else:
-            seed = seed_for(folder, random_state)
             if known is None:
                 check_space(folder, draw_bytes)
             manifest = _manifest(logdensity, positions, configured, seed, kind)
@@ -190,13 +223,13 @@ def sample(
                 open_run(folder, manifest, {}, force=force) as run,
                 saved_when_stopped(folder, deadline, advice=_ADVICE),
             ):
-                chains = run_all(seed=seed, run=run)
+                chains = run_all(run=run)
                 run.finish(dict(enumerate(chains.status)))
     failed = describe_failures(chains.status, range(len(chains.status)))
     if not chains.ok.any():
         raise FitFailedError(f"All chains failed. {failed}")
     if failed:
-        warnings.warn(failed, FitWarning, stacklevel=2)
+        warn(failed)
     return chains
 
 
@@ -206,13 +239,13 @@ def describe_failures(status: Iterable[Status], names: Iterable[int]) -> str:
     return " ".join(f"Chain {name}: {code.sentence}." for name, code in failures)
 
 
-def _identify(dtype: str) -> dict[str, object]:
+def _identify(dtype: str) -> Fingerprint:
     """Return the fingerprint of what computes a log density in this process."""
     return fingerprint(is_native=False, width=InProcess().width, dtype=dtype)
 
 
 def _manifest(
-    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: dict[str, object]
+    logdensity: Callable[[Array], Array], positions: np.ndarray, sampler: Sampler, seed: int, kind: Fingerprint
 ) -> Manifest:
     """Describe a run on a function, which is identified by its program and the constants in it."""
     traced = jax.make_jaxpr(logdensity)(jax.ShapeDtypeStruct(positions.shape[1:], positions.dtype))
@@ -222,7 +255,7 @@ def _manifest(
         array = np.asarray(constant)
         function.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return Manifest(
-        fingerprint=kind,
+        fingerprint=dict(kind),
         configuration={"sampler": describe(sampler), "n_chains": len(positions), "logdensity": function.hexdigest()},
         data={"sha256": hashlib.sha256(positions.tobytes()).hexdigest(), "shape": list(positions.shape)},
         seed=seed,
@@ -238,7 +271,7 @@ def seed_for(run_dir: str | Path | None, random_state: RandomState) -> int:
 
 @contextmanager
 def saved_when_stopped(folder: Path, deadline: Deadline, *, advice: str) -> Iterator[None]:
-    """Let a signal stop a run after it has saved itself, and say how to resume it.
+    """Let a signal stop a run after a last checkpoint, with advice how to resume it.
 
     Raises
     ------
@@ -361,7 +394,7 @@ def count_gradients(sampler: Sampler, info: dict[str, dict[str, np.ndarray]], n_
 
 
 def _sizes(draws: DrawStore) -> str:
-    """Say what memory and disk the draws will take."""
+    """Describe the memory and disk space that the draws will take."""
     in_memory, on_disk = draws.n_bytes
     memory = expected_memory(in_memory)
     parts = [f"{memory / 1e6:,.0f} MB of memory"] if memory is not None else []

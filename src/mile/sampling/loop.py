@@ -3,16 +3,15 @@
 import dataclasses
 import socket
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from mile._deadline import Deadline, Stopped
-from mile._errors import ClusterError, FitFailedError, FitWarning, Status, StorageError
+from mile._errors import ClusterError, FitFailedError, Status, StorageError, warn
 from mile._progress import Progress
 from mile._types import PyTree
 from mile.execution import Done, Flaw, Task, WorkerPool, result_checks
@@ -27,8 +26,9 @@ _BUFFERS = 64  # of records that a block on another machine may fill: there bloc
 _FEWEST_DRAWS = 10  # of each chain; a time limit does not cut deeper
 
 
+Result = TypeVar("Result")
 Check = Callable[..., Flaw | None]  # of a result of a task
-Monitor = Callable[[np.ndarray], str]  # is shown the newest draw of each chain, says something about them
+Monitor = Callable[[np.ndarray], str]  # takes the newest draw of each chain, returns a note about them
 
 
 class LoopContext(NamedTuple):
@@ -102,7 +102,7 @@ class SamplingLoop:
         return phase
 
     def rehearse(self, forecast: Forecaster) -> None:
-        """Make the first steps, in blocks that double, until one has lasted long enough to be timed."""
+        """Make the first steps, in blocks that double, until one lasts long enough to be timed."""
         pool, phase, length = self.context.backend, self.state.sampler.phases[0], 1  # a step may take seconds
         self._begin(phase)
         while forecast.seconds_per_step is None:
@@ -124,12 +124,14 @@ class SamplingLoop:
         """Return how many records compiled code holds at a time."""
         return programs.buffer_capacity(self.state.record_shape(self.state.carries[0]))
 
-    def _tasks(self, phase: Phase, schedule: BlockSchedule, capacity: int) -> Callable[[], Task | None]:
+    def _tasks(
+        self, phase: Phase, schedule: BlockSchedule, capacity: int
+    ) -> Callable[[], Task[programs.Advanced] | None]:
         """Return the function that gives the next block as a task."""
         pool, streams = self.context.backend, self.state.streams()
         record = None if pool.is_local else self.state.record_shape(self.state.carries[0])
 
-        def next_task() -> Task | None:
+        def next_task() -> Task[programs.Advanced] | None:
             found = schedule.next()
             if found is None:
                 return None
@@ -142,7 +144,9 @@ class SamplingLoop:
 
         return next_task
 
-    def _flow(self, function: Callable[..., PyTree], next_task: Callable[[], Task | None]) -> Iterator[list[Done]]:
+    def _flow(
+        self, function: Callable[..., Result], next_task: Callable[[], Task[Result] | None]
+    ) -> Iterator[list[Done[Result]]]:
         """Run tasks on the workers; save a checkpoint if the cluster is lost."""
         context = self.context
         try:
@@ -153,7 +157,7 @@ class SamplingLoop:
             context.run.settle()
             raise
 
-    def _seconds(self, done: Done, n_steps: int) -> float:
+    def _seconds(self, done: Done[programs.Advanced], n_steps: int) -> float:
         """Return how long a block took, without the compilation that each remote worker does once."""
         return done.seconds if self.context.backend.is_local else n_steps * done.result.seconds_per_step
 
@@ -179,7 +183,7 @@ class SamplingLoop:
     def _each(
         self,
         function: Callable[..., PyTree],
-        arguments: list[tuple],
+        arguments: Sequence[tuple[object, ...]],
         what: str,
         check: Check | None,
     ) -> list[PyTree]:
@@ -203,9 +207,9 @@ class SamplingLoop:
         blank = jax.tree.map(lambda leaf: _blank(leaf.shape, leaf.dtype), next(iter(found.values())))
         return [found.get(group, blank) for group in range(len(self.state.groups))]
 
-    def _lose(self, done: Done) -> None:
+    def _lose(self, done: Done[Result]) -> None:
         """Warn that a group is lost and continue without it."""
-        warnings.warn(done.lost, FitWarning, stacklevel=2)
+        warn(done.lost)
         self.state.status[self.state.real(done.group)] = Status.LOST
         if len(self.state.lost) == len(self.state.groups):
             raise FitFailedError(f"No chain could be computed. {done.lost}")
@@ -276,7 +280,7 @@ class SamplingLoop:
 
     def _save(self, *kinds: str) -> None:
         """Write a checkpoint, if the run has a folder."""
-        if not isinstance(self.context.run, Unsaved):
+        if self.context.run.is_saved:
             self.context.run.save({key: record for kind in kinds for key, record in self.state.records(kind).items()})
 
 

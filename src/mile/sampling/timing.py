@@ -1,14 +1,13 @@
-"""What a run will take: seconds from a timed block, because the number of steps is fixed; memory from sizes."""
+"""Forecasts of a run: its time from a timed block, because the number of steps is fixed; its memory from sizes."""
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from mile._deadline import Deadline
 from mile._errors import ResourceError
 from mile._progress import Progress, duration
-from mile.samplers import Sampler
+from mile.samplers import Sampler, budgets_of
 
 _LONG_ENOUGH = 0.5  # seconds of a block from which its speed can be judged; short ones are mostly overhead
 _WORTH_SAYING = 2.0  # seconds; less work needs no forecast
@@ -18,7 +17,7 @@ _LARGEST_SHARE = 0.8  # of the free memory that draws may take
 
 
 class Forecaster:
-    """Watches the first blocks and says, once, how long the rest will take.
+    """Times the first blocks and reports, once, how long the rest will take.
 
     The first block of a phase also compiles its program. The time it took beyond its steps is expected once more
     for each later phase that needs a program of its own.
@@ -37,7 +36,7 @@ class Forecaster:
         self.compile_seconds = 0.0
 
     def note(self, index: int, stop: int, n_steps: int, seconds: float, progress: Progress | None) -> None:
-        """Take in the duration of one block that ended at step `stop` of phase `index`; tell `progress` about it."""
+        """Note the duration of a block that ended at step `stop` of phase `index`; tell `progress` the forecast."""
         if self.seconds_per_step is not None:
             return
         if self._index != index:  # a phase's first block
@@ -61,16 +60,15 @@ class Forecaster:
         return n_steps * self.seconds_per_step + len(kinds) * self.compile_seconds
 
 
-def plan_budgets(sampler: Any, forecast: Forecaster, seconds: float) -> dict[str, int] | None:
-    """Return smaller budgets of a sampler that fit into the given time, or None if its own do.
+def plan_budgets(sampler: Sampler, forecast: Forecaster, seconds: float) -> dict[str, int] | None:
+    """Return smaller budgets of a sampler that fit the given time, or None if its own do.
 
-    All budgets shrink by the same factor; of the draws as few as possible are given up.
+    All budgets shrink by the same factor; as many draws as possible are kept.
     """
     assert forecast.seconds_per_step is not None
-    names = ("warmup_steps", "sampling_steps", "n_draws")
-    if not all(hasattr(sampler, name) for name in names):
-        return None  # a method without budgets takes no time
-    budgets: dict[str, int] = {name: getattr(sampler, name) for name in names}
+    budgets = budgets_of(sampler)
+    if "warmup_steps" not in budgets or "sampling_steps" not in budgets:
+        return None  # there are no steps to save
     needed = forecast.seconds_left(0, 0)
     if needed <= seconds:
         return None

@@ -12,6 +12,7 @@ from mile.storage._run import Record
 class Unsaved:
     """Has the methods of a run directory and writes no files."""
 
+    is_saved = False
     plan: dict[str, int] | None = None  # a time limit plans anew in each call
 
     def set_plan(self, plan: dict[str, int]) -> None:

@@ -61,6 +61,8 @@ class Record(NamedTuple):
 class Run:
     """A run directory that this process may write; see `open_run`."""
 
+    is_saved = True
+
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
