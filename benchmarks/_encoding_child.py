@@ -63,6 +63,6 @@ if __name__ == "__main__":
     if what == "make":
         make(path, int(sys.argv[3]))
     else:
-        before = resident()
+        before, started = resident(), time.process_time()
         result = {"encode": encode, "peer": peer}[what](path)
-        print(json.dumps(result | {"above": peak() - before}))
+        print(json.dumps(result | {"above": peak() - before, "processor": time.process_time() - started}))

@@ -35,7 +35,8 @@ def main(quick: bool = False) -> list[Row]:
             peer=peer,
             ratio=ours / peer,
             high=2.0,
-            note=f"{n_rows:,} x 50 to {encoded['features']:.0f} features: {stages} with the encoding",
+            note=f"{n_rows:,} x 50 to {encoded['features']:.0f} features: {stages} with the encoding; processor time "
+            f"{encoded['processor']:.1f} s, of the peer {results['peer']['processor']:.1f} s",
         ),
         Row(
             name="memory to encode a mixed table",

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -132,7 +132,8 @@ class AbstractColumn(ABC):
 
     def write_training(self, values: AbstractValues, out: Float[np.ndarray, "row feature"], learning: Learning) -> None:
         """Write the features of the training rows, which a column that has learned from y must not take from itself."""
-        self.write_into(values, out, slice(None))
+        for rows in _blocks(len(out)):
+            self.write_into(values, out[rows], rows)
 
     @property
     def n_features(self) -> int:
@@ -190,10 +191,13 @@ def write_rows(column: AbstractColumn, values: AbstractValues, out: Float[np.nda
     readable = column.read(values)
     lost = 0 if type(readable) is type(values) else int(readable.missing().sum() - values.missing().sum())
     counts = Counts(unreadable=max(lost, 0))
-    for start in range(0, len(out), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
+    for rows in _blocks(len(out)):
         counts = counts.plus(column.write_into(readable, out[rows], rows))
     return counts._replace(filled=max(counts.filled - counts.unreadable, 0))
+
+
+def _blocks(n_rows: int) -> Iterator[slice]:
+    return (slice(start, start + _BLOCK_ROWS) for start in range(0, n_rows, _BLOCK_ROWS))
 
 
 def smooth_clip(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

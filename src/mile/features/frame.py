@@ -78,7 +78,8 @@ class Frame:
         ----------
         table
             A frame of pandas, polars, pyarrow or another library that narwhals knows, a mapping of names to columns,
-            an array of two dimensions or with named fields, a sparse matrix of scipy, or a list of rows.
+            an array of two dimensions or with named fields, a sparse matrix of scipy, or a list of rows, each a list
+            of cells or a mapping of names to cells.
 
         Raises
         ------
@@ -91,8 +92,10 @@ class Frame:
             return _from_sparse(table)
         if isinstance(table, Mapping):
             return _from_mapping(table)
+        if isinstance(table, np.ma.MaskedArray):
+            return _from_array(np.ma.filled(table.astype(object), None))
         if isinstance(table, np.ndarray):
-            return _from_array(table)
+            return _from_array(np.asarray(table))  # a matrix has other rows than an array
         if isinstance(table, Sequence):
             return _from_rows(table)
         return _from_library(table)
@@ -193,6 +196,10 @@ def _from_vector(values: np.ndarray) -> AbstractValues:
 def _from_rows(rows: Sequence[object]) -> Frame:
     if not rows:
         raise ValueError("a list of rows must have at least one; an empty one says nothing of its columns.")
+    records = [row for row in rows if isinstance(row, Mapping)]
+    if len(records) == len(rows):
+        names = dict.fromkeys(name for row in records for name in row)
+        return _built(names, (objects.values_of(row.get(name) for row in records) for name in names))
     cells = [tuple(row) for row in rows if isinstance(row, Sequence | np.ndarray) and not isinstance(row, str | bytes)]
     if len(cells) != len(rows) or len({len(row) for row in cells}) > 1:
         raise ValueError("a list must hold rows, each a list of as many cells.")

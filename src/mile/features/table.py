@@ -38,7 +38,7 @@ class Findings(NamedTuple):
     def sentences(self) -> list[str]:
         """Return a sentence for each column and thing found."""
         return [
-            f"{name[:80]!r}: {count:,} {words}."
+            f"{words} in {name[:80]!r}: {count:,}."
             for name, counts in self.columns.items()
             for count, words in zip(counts, _WORDS, strict=True)
             if count
@@ -46,10 +46,10 @@ class Findings(NamedTuple):
 
 
 _WORDS = (
-    "empty cells, which it had not in training, were filled",
-    "infinite numbers count as missing",
-    "cells could not be read and count as missing",
-    "cells have texts that training did not have, and count as rare ones",
+    "Empty cells, which were filled because training had none,",
+    "Infinite numbers, which count as missing,",
+    "Cells that could not be read and count as missing",
+    "Texts that training did not have and that count as rare ones",
 )
 
 
@@ -99,8 +99,12 @@ class TableEncoder(AbstractFeatureEncoder):
         check_choice("squash", self.squash, _SQUASHES)
         check_count("most_levels", self.most_levels, 2)
         check_count("fewest_rows", self.fewest_rows)
+        if not isinstance(self.kinds, Mapping):
+            raise ValueError(f"kinds must be a mapping of names of columns to kinds; got {self.kinds!r}.")
+        # Names of columns are texts in a frame.
+        object.__setattr__(self, "kinds", {str(name): kind for name, kind in self.kinds.items()})
         for name, kind in self.kinds.items():
-            check_choice(f"the kind of column {str(name)[:80]!r}", kind, KINDS)
+            check_choice(f"the kind of column {name[:80]!r}", kind, KINDS)
 
     def fit(
         self,
@@ -130,6 +134,9 @@ class TableEncoder(AbstractFeatureEncoder):
             there.
         """
         frame = Frame.of(x)
+        if weight is not None:
+            chosen = np.arange(len(frame)) if rows is None else rows
+            rows = chosen[np.asarray(weight)[chosen] > 0]  # others are as if they were not there
         learning = self._learning(frame, rows, weight, y)
         learned = [
             learn_column(values.chosen(rows), learning, self.kinds.get(name))

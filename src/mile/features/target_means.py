@@ -15,13 +15,15 @@ _MOST_CLASSES = 10  # beyond, means of each class would be more features than in
 def targets_of(y: np.ndarray | None) -> Float[np.ndarray, "row target"] | None:
     """Return the response as columns to take means of.
 
-    Numbers are one column, or as many as they have; codes of classes are an indicator for each class, a single one for
-    two classes. None where there is no response, or too many classes.
+    Numbers are one column, or as many as they have, divided by the largest. Codes of classes are an indicator for each
+    class, a single one for two classes. None where there is no response, or too many classes.
     """
     if y is None:
         return None
     if y.dtype.kind == "f":
-        return y.reshape(len(y), -1).astype(np.float64)
+        columns = y.reshape(len(y), -1).astype(np.float64)
+        size = np.max(np.abs(columns), axis=0, initial=0.0)  # squares of huge numbers would not be finite
+        return columns / np.where(size > 0, size, 1.0)
     classes = np.unique(y)
     if y.ndim != 1 or not 2 <= len(classes) <= _MOST_CLASSES:
         return None

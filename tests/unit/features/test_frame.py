@@ -37,6 +37,7 @@ TABLES = {
     "polars": as_polars,
     "polars, lazy": lambda columns: as_polars(columns).lazy(),
     "narwhals": lambda columns: nw.from_native(pa.table(columns)),
+    "records": lambda columns: [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
     "rows": lambda columns: list(zip(*columns.values(), strict=True)),
     "object array": lambda columns: np.array(list(zip(*columns.values(), strict=True)), object),
 }
@@ -136,6 +137,11 @@ class TestArrays:
         assert spelled(vector(np.array([True, False]))) == ["yes", "no"]
         assert vector(np.array([90, "NaT"], "m8[s]")).numbers().values.tolist()[0] == 90
         assert vector(np.array(["2020-01-01", "NaT"], "M8[D]")).missing().tolist() == [False, True]
+
+    def test_matrices_and_masked_arrays_are_read_by_column(self):
+        assert Frame.of(np.array([[1, 2], [3, 4]]).view(np.matrix))["x1"].numbers().values.tolist() == [2, 4]
+        masked = np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=[[True, False], [False, False]])
+        assert Frame.of(masked)["x0"].missing().tolist() == [True, False]
 
     def test_fields_are_columns(self):
         assert Frame.of(np.zeros(2, [("a", "f8"), ("b", "U1")])).names == ("a", "b")

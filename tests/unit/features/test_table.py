@@ -71,11 +71,23 @@ class TestFit:
         other = TableEncoder(fewest_rows=2).fit(repeated)
         np.testing.assert_allclose(one.transform(repeated), other.transform(repeated), atol=1e-5)
 
+    def test_does_not_see_rows_of_weight_zero(self):
+        table = pd.DataFrame({"a": [9.0, None, None, 9.0], "b": [1.0, 2.0, 3.0, 50.0], "c": list("xyyx")})
+        weight = np.array([0.0, 1.0, 1.0, 0.0])
+        for squash in ("smooth", "none"):
+            one = TableEncoder(squash=squash).fit(table, None, weight)
+            assert one.describe() == TableEncoder(squash=squash).fit(table[1:3]).describe()
+            assert len(TableEncoder(squash=squash).fit_and_transform(table, None, weight, np.arange(4.0))[1]) == 4
+
     def test_takes_kinds_from_the_user_and_refuses_unknown_ones(self):
         encoder = TableEncoder(kinds={"size": "category", "id": "ignore", "one": "number"}, fewest_rows=1).fit(MIXED)
         assert encoder.describe()[0].kind == "category"
         with pytest.raises(ValueError, match=r"a kind was given for 'town', .* the table has 'size', 'city', 'sold'"):
             TableEncoder(kinds={"town": "category"}).fit(MIXED)
+        encoder = TableEncoder(kinds={0: "category"}).fit(pd.DataFrame({0: [1, 2] * 9, 1: range(18)}))
+        assert encoder.describe()[0].kind == "category"
+        with pytest.raises(ValueError, match="kinds must be a mapping"):
+            TableEncoder(kinds=["size"])
         with pytest.raises(ValueError, match=r"'size' must be one of \['boolean', 'category', .*got 'numeric'"):
             TableEncoder(kinds={"size": "numeric"})
 
@@ -102,6 +114,9 @@ class TestFit:
         encoder, trained = TableEncoder().fit_and_transform(table, None, None, y)
         plain = encoder.transform(table)
         assert encoder.names(None, 3) == ["x", "zip (mean of y)", "zip (frequency)"]
+        np.testing.assert_allclose(
+            TableEncoder().fit_and_transform(table, None, None, 1e300 * y)[1], trained, atol=1e-5
+        )
         np.testing.assert_array_equal(trained[:, [0, 2]], plain[:, [0, 2]])
         assert np.corrcoef(trained[:, 1], y)[0, 1] < np.corrcoef(plain[:, 1], y)[0, 1]
         rows = np.arange(0, 2_000, 3)
@@ -166,7 +181,7 @@ class TestTransform:
             "b": {"filled": 1, "infinite": 0, "unreadable": 0, "unseen": 1},
             "c": {"filled": 0, "infinite": 1, "unreadable": 0, "unseen": 0},
         }
-        assert findings.sentences()[1] == "'a': 1 cells could not be read and count as missing."
+        assert findings.sentences()[1] == "Cells that could not be read and count as missing in 'a': 1."
 
     def test_ignores_other_values_of_a_constant_column(self):
         encoder = TableEncoder().fit(MIXED)
