@@ -55,7 +55,7 @@ class CategoryColumn(AbstractColumn):
         Share of the training rows without a value.
     is_boolean
         Whether the texts are yes and no in any spelling.
-    is_by_target
+    has_means
         Whether the features are means of the response and a frequency, not indicators.
     """
 
@@ -67,7 +67,7 @@ class CategoryColumn(AbstractColumn):
     features: tuple[str, ...]
     missing: float = 0.0
     is_boolean: bool = False
-    is_by_target: bool = False
+    has_means: bool = False
 
     @classmethod
     def learn(cls, values: AbstractValues, learning: Learning, *, is_boolean: bool = False) -> Self | None:
@@ -96,8 +96,13 @@ class CategoryColumn(AbstractColumn):
             features=features,
             missing=float(counts[-1] / counts.sum()),
             is_boolean=is_boolean,
-            is_by_target=by_target,
+            has_means=by_target,
         )
+
+    @property
+    def is_by_target(self) -> bool:
+        """Whether the features are means."""
+        return self.has_means
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -118,7 +123,7 @@ class CategoryColumn(AbstractColumn):
 
     def write_training(self, values: AbstractValues, out: Float[np.ndarray, "row feature"], learning: Learning) -> None:
         """Write means of other rows' responses where the features are such means."""
-        if not self.is_by_target or learning.targets is None:
+        if not self.has_means or learning.targets is None:
             return super().write_training(values, out, learning)
         groups = values.texts().codes % len(self.table)
         counts = np.bincount(groups, learning.weight, len(self.table))
@@ -135,12 +140,12 @@ class CategoryColumn(AbstractColumn):
         has_other = _OTHER in self.features
         values = f"{len(self.levels)} levels: {shown}{more}" + ("; rare ones pooled" if has_other else "")
         how = "indicators" if len(self.features) > 1 else "one indicator"
-        treatment = "cross-fitted means of the response, and frequency" if self.is_by_target else how
+        treatment = "cross-fitted means of the response, and frequency" if self.has_means else how
         return ColumnReport(name, kind, values, self.missing, treatment)
 
     def fields(self) -> dict[str, Json]:
         """Return all but levels and table."""
-        flags: dict[str, Json] = {"is_boolean": self.is_boolean, "is_by_target": self.is_by_target}
+        flags: dict[str, Json] = {"is_boolean": self.is_boolean, "has_means": self.has_means}
         return flags | {"features": list(self.features), "missing": self.missing}
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -153,7 +158,7 @@ class CategoryColumn(AbstractColumn):
     @classmethod
     def restore(cls, fields: Fields, tensors: Tensors) -> Self:
         """Return the column that a file has kept."""
-        names = {"is_boolean", "is_by_target", "features", "missing"}
+        names = {"is_boolean", "has_means", "features", "missing"}
         expect(fields, tensors, names, frozenset({"levels", "rare", "table"}))
         levels, rare, table = _read_texts(tensors["levels"]), _read_texts(tensors["rare"]), tensors["table"]
         features = texts_in(fields, "features")
@@ -170,7 +175,7 @@ class CategoryColumn(AbstractColumn):
             features=features,
             missing=number_in(fields, "missing", 0.0, 1.0),
             is_boolean=flag_in(fields, "is_boolean"),
-            is_by_target=flag_in(fields, "is_by_target"),
+            has_means=flag_in(fields, "has_means"),
         )
 
 

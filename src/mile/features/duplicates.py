@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Int
 
-from mile.features.columns import AbstractColumn, IgnoredColumn, write_rows
+from mile.features.columns import AbstractColumn, IgnoredColumn, Writing, write_rows
 from mile.features.frame import Frame
 from mile.features.values import AbstractValues
 
@@ -39,6 +39,5 @@ def _summary(column: AbstractColumn) -> str:
 
 def _are_same(column: AbstractColumn, left: AbstractValues, right: AbstractValues) -> bool:
     one, other = (np.empty((len(values), column.n_features), np.float32) for values in (left, right))
-    write_rows(column, left, one)
-    write_rows(column, right, other)
+    write_rows([Writing(column, left, one), Writing(column, right, other)])
     return np.array_equal(one, other)

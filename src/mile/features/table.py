@@ -12,7 +12,7 @@ from mile import _registry
 from mile._checks import check_choice, check_count
 from mile._errors import UntrustedFileError
 from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
-from mile.features.columns import AbstractColumn, ColumnReport, Counts, Learning, write_rows
+from mile.features.columns import AbstractColumn, ColumnReport, Counts, Learning, Writing, write_rows
 from mile.features.duplicates import without_duplicates
 from mile.features.frame import Frame, listed
 from mile.features.kinds import KINDS, learn_column
@@ -163,8 +163,10 @@ class TableEncoder(AbstractFeatureEncoder):
         encoder = self.fit(frame, rows, weight, y)
         learning = self._learning(frame, rows, weight, y)
         out = np.empty((len(learning.weight), encoder.n_features), np.float32)
-        for _, column, values, place in encoder._matched(frame):
-            column.write_training(column.read(values.chosen(rows)), out[:, place], learning)
+        matches = list(encoder._matched(frame))
+        write_rows([match.writing(out) for match in matches if not match.column.is_by_target], rows)
+        for column, values, part in (match.writing(out) for match in matches if match.column.is_by_target):
+            column.write_training(column.read(values.chosen(rows)), part, learning)
         return encoder, out
 
     def transform(self, x: object, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
@@ -185,12 +187,9 @@ class TableEncoder(AbstractFeatureEncoder):
         frame = Frame.of(x)
         n_rows = len(frame) if rows is None else len(rows)
         out = np.empty((n_rows, self.n_features), np.float32)
-        found: dict[str, Counts] = {}
-        for name, column, values, place in self._matched(frame):
-            counts = write_rows(column, values.chosen(rows), out[:, place])
-            if any(counts):
-                found[name] = counts
-        return out, Findings(found)
+        matches = list(self._matched(frame))
+        counts = write_rows([match.writing(out) for match in matches], rows)
+        return out, Findings({match.name: found for match, found in zip(matches, counts, strict=True) if any(found)})
 
     @property
     def n_features(self) -> int:
@@ -300,3 +299,7 @@ class _Match(NamedTuple):
     column: AbstractColumn
     values: AbstractValues
     place: slice
+
+    def writing(self, out: Encoded) -> Writing:
+        """Return what to write, and where."""
+        return Writing(self.column, self.values, out[:, self.place])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 _N_FOLDS = 5  # as TargetEncoder
+_TINY = np.finfo(np.float64).tiny  # keeps quotients of zeros defined
 _MOST_CLASSES = 10  # beyond, means of each class would be more features than indicators
 
 
@@ -42,21 +43,9 @@ def shrunken_means(
     The smoothing m is the variance within groups over that between groups, the posterior mean of a group under normal
     distributions, with both variances estimated by the moments of a one-way random-effects model.
     """
-    counts = np.bincount(groups, weight, n_groups)
-    total = counts.sum()
-    overall = weight @ targets / total
-    centered = targets - overall
-    sums = np.stack([np.bincount(groups, weight * column, n_groups) for column in centered.T], axis=1)
-    means = sums / np.maximum(counts, np.finfo(np.float64).tiny)[:, None]
-    among = counts @ np.square(means)
-    all_squares = weight @ np.square(centered)
-    n_used = np.count_nonzero(counts)
-    within = np.maximum(all_squares - among, 0.0) / max(total - n_used, 1.0)
-    spread = max(total - np.sum(np.square(counts)) / total, 1.0)
-    between = np.maximum(among - (n_used - 1) * within, 0.0) / spread
-    # m is at most the number of rows: where levels do not differ, the means nearly vanish and need not be exact.
-    smoothing = within / np.maximum(between, np.maximum(within, np.finfo(np.float64).tiny) / total)
-    return overall + sums / (counts[:, None] + smoothing + np.finfo(np.float64).tiny)
+    center = weight @ targets / weight.sum()
+    counts, sums = _sums(groups, targets - center, weight, n_groups)
+    return center + _shrunken(counts, sums, weight @ np.square(targets - center))
 
 
 def cross_fitted_means(
@@ -65,15 +54,49 @@ def cross_fitted_means(
     weight: Float[np.ndarray, " row"],
     n_groups: int,
 ) -> Float[np.ndarray, "row target"]:
-    """Return for each row the mean of its group among the rows of other folds, so that no row sees its own response."""
-    found = np.empty_like(targets)
+    """Return for each row the mean of its group among the rows of other folds, so that no row sees its own response.
+
+    Sums over other folds are those over all rows without those over the fold, so the rows are gone through once.
+    """
+    center = weight @ targets / weight.sum()
+    centered = targets - center
     fold = np.arange(len(groups)) % _N_FOLDS
-    for number in range(_N_FOLDS):
-        inside = fold == number
-        outside = ~inside
-        if outside.any() and weight[outside].sum() > 0:
-            means = shrunken_means(groups[outside], targets[outside], weight[outside], n_groups)
-        else:
-            means = np.zeros((n_groups, targets.shape[1]))
-        found[inside] = means[groups[inside]]
-    return found
+    place = fold * n_groups + groups
+    counts, sums = _sums(place, centered, weight, _N_FOLDS * n_groups)
+    counts, sums = counts.reshape(_N_FOLDS, n_groups), sums.reshape(_N_FOLDS, n_groups, -1)
+    squares = _sums(fold, np.square(centered), weight, _N_FOLDS)[1]
+    outside = [
+        _shrunken(*(np.maximum(counts.sum(0) - counts[k], 0.0), sums.sum(0) - sums[k], squares.sum(0) - squares[k]))
+        for k in range(_N_FOLDS)
+    ]
+    return center + np.concatenate(outside)[place]
+
+
+def _sums(
+    groups: Int[np.ndarray, " row"],
+    targets: Float[np.ndarray, "row target"],
+    weight: Float[np.ndarray, " row"],
+    n_groups: int,
+) -> tuple[Float[np.ndarray, " group"], Float[np.ndarray, "group target"]]:
+    """Return the number of rows and the sum of the targets in each group, counted by weight."""
+    sums = [np.bincount(groups, weight * column, n_groups) for column in targets.T]
+    return np.bincount(groups, weight, n_groups), np.stack(sums, axis=1)
+
+
+def _shrunken(
+    counts: Float[np.ndarray, " group"], sums: Float[np.ndarray, "group target"], squares: Float[np.ndarray, " target"]
+) -> Float[np.ndarray, "group target"]:
+    """Return the means of groups from sums over rows; nothing is known of any group without rows."""
+    total = counts.sum()
+    if total <= 0:
+        return np.zeros_like(sums)
+    overall = sums.sum(axis=0) / total
+    deviations = sums - counts[:, None] * overall
+    among = np.sum(np.square(deviations) / np.maximum(counts, _TINY)[:, None], axis=0, where=counts[:, None] > 0)
+    n_used = np.count_nonzero(counts)
+    within = np.maximum(squares - total * np.square(overall) - among, 0.0) / max(total - n_used, 1.0)
+    spread = max(total - np.sum(np.square(counts)) / total, 1.0)
+    between = np.maximum(among - (n_used - 1) * within, 0.0) / spread
+    # m is at most the number of rows: where levels do not differ, the means nearly vanish and need not be exact.
+    smoothing = within / np.maximum(between, np.maximum(within, _TINY) / total)
+    return overall + np.where(counts[:, None] > 0, deviations, 0.0) / (counts[:, None] + smoothing + _TINY)
