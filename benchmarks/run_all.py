@@ -32,6 +32,7 @@ SCRIPTS = (
     "growth",
     "startup",
     "memory",
+    "encoding",
     "prediction",
     "runs",
 )

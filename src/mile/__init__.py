@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from mile.execution import DaskBackend, Devices, InProcess
     from mile.features.numbers import Standardizer
     from mile.features.pixels import PixelScale
+    from mile.features.table import TableEncoder
     from mile.features.tokens import TextEncoder
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit

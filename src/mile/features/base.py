@@ -32,6 +32,20 @@ class AbstractFeatureEncoder(ABC):
     def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
         """Return the given rows of x (default: all) as finite numbers in float32."""
 
+    def fit_and_transform(
+        self,
+        x: np.ndarray,
+        rows: Int[np.ndarray, " chosen"] | None = None,
+        weight: Float[np.ndarray, " row"] | None = None,
+        y: np.ndarray | None = None,
+    ) -> tuple[Self, Encoded]:
+        """Return an encoder that has learned from the given rows, and these rows as a network is trained on them.
+
+        An encoder that learns from the response y overrides this, so that no training row shows its own response.
+        """
+        encoder = self.fit(x, rows, weight)
+        return encoder, encoder.transform(x, rows)
+
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the learned arrays that a file must keep, by name."""
