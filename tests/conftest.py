@@ -62,18 +62,16 @@ def pytest_configure(config):
     if "not slow" in config.option.markexpr and _QUICK_COMPILATION not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_QUICK_COMPILATION}".strip()
     config.stash[_COSTS], config.stash[_OF_WORKERS] = {}, []
-    # A new folder for each run, so that no run sees another's programs; the processes of xdist inherit it. Processes
-    # that tests start keep theirs apart, because a killed one may leave half an entry. The limit on the size makes JAX
-    # take a lock for each access: its cache is safe for several writers only then.
+    # New folders for each run, so that no run sees another's programs. Each process of xdist has its own: JAX's cache
+    # is safe for several writers only at the price of a lock. Processes that tests start share one.
     if _FOLDER not in os.environ:
         temporary = tempfile.TemporaryDirectory(prefix="mile-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(temporary.cleanup)
         config.add_cleanup(lambda: os.environ.pop(_FOLDER))
         os.environ[_FOLDER] = temporary.name
     os.environ["XDG_CACHE_HOME"] = os.path.join(os.environ[_FOLDER], "children")
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", os.path.join(os.environ[_FOLDER], "tests"))
-    jax.config.update("jax_compilation_cache_max_size", 4 << 30)
-    jax.config.update("jax_compilation_cache_dir", folder)
+    own = os.path.join(os.environ[_FOLDER], os.environ.get("PYTEST_XDIST_WORKER", "tests"))
+    jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", own))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

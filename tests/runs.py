@@ -20,7 +20,7 @@ from mile._progress import Silent
 from mile.ensemble import members as ensemble
 from mile.ensemble.training import Training
 from mile.fitting import job as fitting
-from mile.sampling import block_schedule
+from mile.sampling import block_schedule, chain_state
 from mile.sampling import chains as sampling
 from mile.storage import _durable, _run
 

@@ -136,7 +136,7 @@ def test_a_pipe_that_closes_early_ends_it_with_one_line(data, tmp_path):
 
 def test_progress_goes_to_standard_error_in_plain_lines(data, tmp_path):
     result = run(
-        "fit", data, "--target", "y", *BUDGET, "--warmup-steps", "400000", "--sampling-steps", "4000", cwd=tmp_path
+        "fit", data, "--target", "y", *BUDGET, "--warmup-steps", "150000", "--sampling-steps", "1000", cwd=tmp_path
     )
     assert result.returncode == 0
     assert "phase I: done in" in result.stderr

@@ -159,12 +159,17 @@ class Dispatch(Generic[Result]):
         job.copies.pop(future.key)
         if future.status == "error":
             return self._declare_lost(job, future.exception())
-        if future.status != "finished":
+        if future.status == "cancelled":
             raise self._pool.lost_scheduler()
+        if future.status != "finished":
+            job.failures.append("a worker that died before its result was fetched")
+            return self._again_or_lost(job, "")
         try:
             outcome = future.result()
         except OSError as error:  # what goes wrong in the task itself is part of the outcome
             raise self._pool.lost_scheduler() from error
+        except Exception as error:  # the worker has died since then, and so have those that repeated the task
+            return self._declare_lost(job, error)
         if outcome.failure is not None:
             return self._try_elsewhere(job, outcome, outcome.failure)
         if _digest(outcome) != outcome.digest:

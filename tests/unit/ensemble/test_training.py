@@ -109,7 +109,7 @@ class TestUpdate:
         decayed = train(TWO_EPOCHS, x, y, likelihood=Flat()).positions[0]
         np.testing.assert_allclose(decayed, first_weights() * (1 - 0.01 * 0.1) ** steps, rtol=1e-5)
         kept = train(replace(TWO_EPOCHS, weight_decay=0.0), x, y, likelihood=Flat()).positions[0]
-        np.testing.assert_array_equal(kept, first_weights())
+        np.testing.assert_allclose(kept, first_weights(), rtol=1e-6)  # drawn by another program
 
 
 @dataclass(frozen=True)

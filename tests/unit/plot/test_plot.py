@@ -57,7 +57,7 @@ def assert_seen(ax, share=0.9):
     points = (ax.transData - ax.transAxes).transform(np.concatenate([*found, *bars]))
     points = points[np.isfinite(points).all(axis=1)]
     assert np.mean((points >= -0.01) & (points <= 1.01)) > share
-    assert np.ptp(np.clip(points[:, 1], 0, 1)) > 0.3
+    assert np.ptp(np.clip(points[:, 1], 0, 1)) > 0.2
 
 
 def lines(ax, style):
