@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from jaxtyping import Int
 from scipy import sparse
 
 from mile.features import objects, parsing
@@ -108,6 +109,11 @@ class Frame:
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
+
+    def take(self, rows: Int[np.ndarray, " chosen"]) -> "Frame":
+        """Return some of the rows."""
+        columns = tuple(values.take(rows) for values in self.columns)
+        return replace(self, columns=columns, n_rows=len(rows))
 
     @cached_property
     def _places(self) -> dict[str, int]:
