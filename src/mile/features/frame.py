@@ -110,6 +110,16 @@ class Frame:
     def __contains__(self, name: object) -> bool:
         return name in self._places
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every cell is a finite number."""
+        return all(isinstance(column, Numbers) and not column.missing().any() for column in self.columns)
+
+    def infinite(self) -> dict[str, Int[np.ndarray, " infinite"]]:
+        """Return the rows of infinite numbers, for the columns that have any."""
+        found = {name: column.infinite() for name, column in zip(self.names, self.columns, strict=True)}
+        return {name: rows for name, rows in found.items() if len(rows)}
+
     def take(self, rows: Int[np.ndarray, " chosen"]) -> "Frame":
         """Return some of the rows."""
         columns = tuple(values.take(rows) for values in self.columns)

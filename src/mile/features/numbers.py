@@ -95,6 +95,19 @@ class Standardizer(AbstractFeatureEncoder):
             raise ValueError(f"x must have shape (rows, {self.shift.size}); got {np.shape(x)}.")
         return self.apply(x, rows)
 
+    def transform_and_remark(self, x: Table) -> tuple[Encoded, list[str]]:
+        """Return all rows, in which the mean stands for NaN, and a sentence for each column that has any."""
+        values = as_array(x)
+        missing = np.isnan(values)
+        if not missing.any():
+            return self.transform(values), []
+        counts = missing.sum(axis=0)
+        sentences = [
+            f"Empty cells, which were filled because training had none, in column {place}: {counts[place]:,}."
+            for place in np.flatnonzero(counts)
+        ]
+        return self.transform(np.where(missing, self.shift, values)), sentences
+
     def n_columns(self, n_features: int) -> int | None:
         """Return one column for each feature."""
         return n_features
