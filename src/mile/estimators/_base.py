@@ -1,7 +1,7 @@
 """The estimators' common fit: from what users pass to a learning task, a network, and the fitted ensemble."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
@@ -87,13 +87,13 @@ class AbstractMileEstimator(AbstractFittedModel):
         Parameters
         ----------
         X, y, sample_weight
-            As in `fit`.
+            As in `fit`; X may also be a mapping of these names to columns.
         columns
             One name per column of X.
         target
             Name of y.
         """
-        n_columns = np.shape(np.asarray(X))[1]
+        n_columns = len(X) if isinstance(X, Mapping) else np.shape(np.asarray(X))[1]
         if len(columns) != n_columns:
             raise ValueError(f"columns must be one name for each of the {n_columns} columns; got {len(columns)}.")
         return self._fit_named(X, y, columns, target, sample_weight)

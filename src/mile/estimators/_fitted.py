@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mile._errors import warn
 from mile.estimators._arguments import AbstractArguments
-from mile.estimators._task import check_weights
+from mile.estimators._task import check_weights, encode_rows
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
 from mile.fitting.result import Fit
@@ -18,8 +17,6 @@ from mile.predict import DEFAULT_MEMORY
 from mile.report import render
 from mile.samplers import Tuned
 from mile.storage import write_page
-
-_MOST_REMARKS = 5  # sentences in a warning
 
 
 class AbstractFittedModel(AbstractArguments):
@@ -33,11 +30,7 @@ class AbstractFittedModel(AbstractArguments):
 
     def _encoded(self, X: InputLike) -> Encoded:
         """Return rows to predict as the network takes them, and warn of what training did not have."""
-        encoded, remarks = self.fit_.encoder.transform_and_remark(self._features(X))
-        if remarks:
-            more = f" And {len(remarks) - _MOST_REMARKS} more such remarks." if len(remarks) > _MOST_REMARKS else ""
-            warn(" ".join(remarks[:_MOST_REMARKS]) + more)
-        return encoded
+        return encode_rows(self.fit_.encoder, self._features(X))
 
     @classmethod
     def _check_restored(cls, fitted: Fit) -> None:
@@ -134,6 +127,7 @@ class AbstractFittedModel(AbstractArguments):
             feature_names=encoder.names(None if names is None else [str(name) for name in names], n_inputs),
             target=getattr(self, "target_name_", None),
             seconds=getattr(self, "fit_seconds_", None),
+            columns=self.columns_,
         )
         write_page(Path(path), page)
 

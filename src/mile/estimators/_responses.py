@@ -37,7 +37,8 @@ def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
     filled = values.copy()
     filled[missing] = values[known[0]]
     narrow = np.array(filled.tolist()) if filled.dtype.kind == "O" else filled
-    return narrow if narrow.dtype.kind in "biuf" else filled, known
+    is_one_kind = narrow.dtype.kind in "biuf" or all(isinstance(value, str) for value in filled)
+    return narrow if is_one_kind else filled, known
 
 
 def is_missing(value: object) -> bool:

@@ -7,11 +7,14 @@ import numpy as np
 
 from mile import _registry
 from mile._checks import Chosen, check_choice, choose_part
+from mile._errors import warn
 from mile.features.accepted import WeightsLike
-from mile.features.base import AbstractFeatureEncoder, Table
+from mile.features.base import AbstractFeatureEncoder, Encoded, Table
 from mile.features.frame import Frame
 from mile.features.kinds import KINDS
 from mile.likelihoods import AbstractLikelihood
+
+_MOST_REMARKS = 5  # sentences in a warning
 
 
 class CheckedRows(NamedTuple):
@@ -87,6 +90,15 @@ def check_kinds(kinds: object) -> None:
 def take_rows(x: Table, rows: np.ndarray) -> Table:
     """Return some of the rows."""
     return x.take(rows) if isinstance(x, Frame) else x[rows]
+
+
+def encode_rows(encoder: AbstractFeatureEncoder, x: Table) -> Encoded:
+    """Return rows to predict as the network takes them, and warn of what training did not have."""
+    encoded, remarks = encoder.transform_and_remark(x)
+    if remarks:
+        more = f" And {len(remarks) - _MOST_REMARKS} more such remarks." if len(remarks) > _MOST_REMARKS else ""
+        warn(" ".join(remarks[:_MOST_REMARKS]) + more)
+    return encoded
 
 
 def check_weights(weight: WeightsLike | None, x: Table) -> np.ndarray | None:

@@ -13,6 +13,7 @@ from mile import FitWarning, MileClassifier, MileRegressor
 from mile.estimators import _base
 from mile.features.numbers import Standardizer
 from mile.features.table import TableEncoder
+from mile.report import render
 
 BUDGET = {
     "hidden_layer_sizes": (4,),
@@ -172,7 +173,11 @@ class TestFittedToAMixedFrame:
 
     def test_the_report_takes_the_frame(self, fitted, tmp_path):
         fitted.report(tmp_path / "report.html", FRAME, PRICE)
-        assert "city = Rome" in (tmp_path / "report.html").read_text()
+        page = (tmp_path / "report.html").read_text()
+        assert "city = Rome" in page
+        assert "2020-01-01 to " in page
+        assert "left out: it is an identifier" in page
+        assert render(fitted.fit_, FRAME, PRICE).count('id="columns"') == 1
 
 
 class TestKindsThatTheUserGives:
