@@ -10,7 +10,7 @@ from scipy import sparse
 
 import mile
 from mile import FitWarning, MileClassifier, MileRegressor
-from mile.estimators import _base
+from mile.estimators import _base, restore_estimator
 from mile.features.numbers import Standardizer
 from mile.features.table import TableEncoder
 from mile.report import render
@@ -275,3 +275,12 @@ class TestMissingResponses:
         labels[3], labels[40] = None, np.nan
         dataset = dataset_of(monkeypatch, MileClassifier(), FRAME, labels)
         assert dataset.response.labels.tolist() == ["no", "yes"]
+
+
+def test_kinds_in_a_file_must_be_pairs_of_words():
+    model = MileRegressor(**BUDGET).fit(PLAIN, PLAIN[:, 0])
+    for wrong in (["zip"], [["zip"]], "zip", 3, [["zip", "float"]]):
+        origin = model._origin(0)
+        origin["parameters"]["columns"] = wrong
+        with pytest.raises(mile.UntrustedFileError):
+            restore_estimator(origin, model.fit_)
