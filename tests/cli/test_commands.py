@@ -305,19 +305,10 @@ class TestMistakes:
         assert "'name'" in line
         assert "'n0'" in line
 
-    def test_a_text_feature_names_column_row_and_what_to_do(self, data):
-        line = fail("fit", data, "--target", "price")
-        assert "'kind'" in line
-        assert "--drop" in line
-
-    def test_a_gap_in_the_target_names_the_row(self, folder, columns):
+    def test_a_target_without_any_value_is_refused(self, folder, columns):
         path = folder / "gap.csv"
-        price = columns["price"].copy()
-        price[6] = np.nan
-        write_table(path, columns | {"price": price})
-        line = fail("fit", path, "--target", "price", "--drop", "kind")
-        assert "'price'" in line
-        assert "row 7" in line
+        write_table(path, columns | {"price": np.full(N_ROWS, np.nan)})
+        assert "The target 'price' is empty in all 60 rows of gap.csv" in fail("fit", path, "--target", "price")
 
     def test_a_half_written_run_says_where_it_is(self, folder, data, regression):
         path = folder / "half.run"

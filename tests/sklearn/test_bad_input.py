@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mile import FanIn, Laplace, Mile, MileClassifier, MileRegressor, PerLayer, StudentT
+from mile import FanIn, FitWarning, Laplace, Mile, MileClassifier, MileRegressor, PerLayer, StudentT
 from mile.estimators import _base
 from mile.networks import ConvNet
 
@@ -24,7 +24,7 @@ X = RNG.standard_normal((12, 3))
 Y = X[:, 0] + 0.3 * RNG.standard_normal(12)
 LABELS = np.where(X[:, 1] > 0.0, "yes", "no")
 NAMES = ["age", "dose", "weight"]
-NOT_FINITE = {"NaN": np.nan, "infinity": np.inf, "-infinity": -np.inf}
+INFINITE = {"infinity": np.inf, "-infinity": -np.inf}
 ESTIMATORS = [(MileRegressor, Y), (MileClassifier, LABELS)]
 
 
@@ -62,58 +62,66 @@ def with_cell(value, row=4, column=1):
 @pytest.mark.parametrize(("estimator", "y"), ESTIMATORS, ids=["regressor", "classifier"])
 class TestDataForFit:
     @pytest.mark.parametrize(("container", "column"), [("array", "1"), ("table", "'dose'")])
-    @pytest.mark.parametrize("word", NOT_FINITE)
-    def test_a_feature_that_is_not_finite_is_named_by_row_and_column(self, estimator, y, word, container, column):
-        spoiled = as_container(with_cell(NOT_FINITE[word]), container)
-        with pytest.raises(ValueError, match=f"X contains {word}.* in row 4, column {column} "):
+    @pytest.mark.parametrize("word", INFINITE)
+    def test_a_feature_that_is_infinite_is_named_by_row_and_column(self, estimator, y, word, container, column):
+        spoiled = as_container(with_cell(INFINITE[word]), container)
+        with pytest.raises(ValueError, match=f"X contains -?infinity.* in row 4, column {column} "):
             estimator().fit(spoiled, y)
 
-    def test_cells_that_are_not_finite_are_counted(self, estimator, y):
-        spoiled = with_cell(np.nan)
+    def test_cells_that_are_infinite_are_counted(self, estimator, y):
+        spoiled = with_cell(np.inf)
         spoiled[7] = np.inf
-        with pytest.raises(ValueError, match=r"row 4, column 1 .*4 such cells"):
+        for cells in (spoiled, np.column_stack([spoiled.astype(object), ["low", "high"] * 6])):
+            with pytest.raises(ValueError, match=r"row 4, column 1 .*4 such cells"):
+                estimator().fit(cells, y)
+
+    def test_an_infinite_feature_of_a_table_with_missing_values_is_refused(self, estimator, y):
+        spoiled = with_cell(np.inf)
+        spoiled[2, 0] = np.nan
+        with pytest.raises(ValueError, match=r"X contains infinity.* in row 4, column 1 "):
             estimator().fit(spoiled, y)
 
-    @pytest.mark.parametrize("word", NOT_FINITE)
-    def test_a_response_that_is_not_finite_is_named_by_row(self, estimator, y, word):
+    @pytest.mark.parametrize("word", INFINITE)
+    def test_a_response_that_is_infinite_is_named_by_row(self, estimator, y, word):
         spoiled = np.arange(12.0)
-        spoiled[9] = NOT_FINITE[word]
+        spoiled[9] = INFINITE[word]
         for container in (spoiled, spoiled.tolist(), pd.Series(spoiled), spoiled.astype(np.float32)):
             with pytest.raises(ValueError, match=f"y contains {word}.* in row 9"):
                 estimator().fit(X, container)
 
     @pytest.mark.parametrize("missing", [np.nan, None], ids=str)
-    def test_a_missing_response_among_objects_is_named_by_row(self, estimator, y, missing):
-        spoiled = y.astype(object)
-        spoiled[9] = missing
-        with pytest.raises(ValueError, match=r"y .*row 9"):
-            estimator().fit(X, spoiled)
+    def test_a_response_that_is_missing_everywhere_is_refused(self, estimator, y, missing):
+        with pytest.raises(ValueError, match=r"y contains NaN or a missing value in each of the 12 rows"):
+            estimator().fit(X, np.full(12, missing))
 
-    def test_a_missing_value_of_a_nullable_column_is_named_by_row_and_column(self, estimator, y):
-        frame = as_container(X, "table")
-        frame["dose"] = pd.array([1, 2, 3, 4, None, 6, 7, 8, 9, 10, 11, 12], dtype="Int64")
-        with pytest.raises(ValueError, match="X contains NaN in row 4, column 'dose'"):
-            estimator().fit(frame, y)
+    def test_dates_as_a_response_are_refused_with_advice(self, estimator, y):
+        dates = pd.date_range("2020-01-01", periods=12)
+        for container in (dates, pd.Series(dates), dates.to_pydatetime(), dates.tz_localize("UTC")):
+            with pytest.raises(ValueError, match=r"y holds dates or times.* days since a fixed date"):
+                estimator().fit(X, container)
 
-    def test_a_text_column_is_named_with_its_text(self, estimator, y):
+    def test_complex_numbers_are_refused(self, estimator, y):
+        for container in ("array", "table"):
+            with pytest.raises(ValueError, match="Complex data not supported"):
+                estimator().fit(as_container(X + 1j, container), y)
+
+    def test_texts_are_refused_where_the_encoder_takes_numbers_only(self, estimator, y):
         frame = as_container(X, "table").assign(dose=["low"] * 12)
         with pytest.raises(ValueError, match="column 'dose' has 'low' in row 0"):
-            estimator().fit(frame, y)
-        spoiled = X.astype(object)
-        spoiled[5, 2] = "heavy"
-        for container in (spoiled, spoiled.tolist()):
-            with pytest.raises(ValueError, match="column 2 has 'heavy' in row 5"):
-                estimator().fit(container, y)
-
-    def test_a_text_column_of_categories_is_named(self, estimator, y):
-        frame = as_container(X, "table").assign(weight=pd.Categorical(["a", "b"] * 6))
-        with pytest.raises(ValueError, match="column 'weight' has 'a' in row 0"):
-            estimator().fit(frame, y)
-
-    def test_a_column_of_dates_is_named(self, estimator, y):
-        frame = as_container(X, "table").assign(age=pd.date_range("2020-01-01", periods=12))
+            estimator(encoder="standardizer").fit(frame, y)
+        dates = as_container(X, "table").assign(age=pd.date_range("2020-01-01", periods=12))
         with pytest.raises(ValueError, match=r"column 'age' has the date or time 2020-01-01.* in row 0"):
-            estimator().fit(frame, y)
+            estimator(encoder="standardizer").fit(dates, y)
+        with pytest.raises(ValueError, match="X contains NaN in row 4, column 1"):
+            estimator(encoder="standardizer").fit(with_cell(np.nan), y)
+
+    def test_a_kind_for_a_column_that_is_not_there_is_refused(self, estimator, y):
+        with pytest.raises(ValueError, match="a kind was given for 'zip', but there is no such column"):
+            estimator(columns={"zip": "category"}).fit(as_container(X, "table"), y)
+
+    def test_columns_and_an_encoder_are_not_given_together(self, estimator, y):
+        with pytest.raises(ValueError, match="columns must be None where encoder is given"):
+            estimator(columns={"dose": "category"}, encoder="table").fit(as_container(X, "table"), y)
 
     @pytest.mark.parametrize("n_rows", [0, 1])
     def test_fewer_than_two_rows_are_refused_with_their_number(self, estimator, y, n_rows):
@@ -156,12 +164,20 @@ class TestLabelsForFit:
 @pytest.mark.parametrize("estimator", [MileRegressor, MileClassifier])
 class TestDataForPredict:
     @pytest.mark.parametrize(("container", "column"), [("array", "1"), ("table", "'dose'")])
-    @pytest.mark.parametrize("word", NOT_FINITE)
-    def test_a_feature_that_is_not_finite_is_named_by_row_and_column(self, fitted, estimator, word, container, column):
-        spoiled = as_container(with_cell(NOT_FINITE[word]), container)
+    @pytest.mark.parametrize("word", INFINITE)
+    def test_a_feature_that_is_infinite_is_named_by_row_and_column(self, fitted, estimator, word, container, column):
+        spoiled = as_container(with_cell(INFINITE[word]), container)
         for method in ("predict", "predictive", "sample_predictive"):
             with pytest.raises(ValueError, match=f"X contains {word}.* in row 4, column {column} "):
                 getattr(fitted[estimator, container], method)(spoiled)
+
+    @pytest.mark.parametrize("container", ["array", "table"])
+    def test_a_feature_that_is_missing_is_taken_for_the_mean_with_a_warning(self, fitted, estimator, container):
+        model = fitted[estimator, container]
+        with pytest.warns(FitWarning, match=r"Empty cells.* in column 1: 1\."):
+            found = model.predictive(as_container(with_cell(np.nan), container)).point
+        same = model.predictive(as_container(with_cell(X[:, 1].mean()), container)).point
+        np.testing.assert_array_equal(found, same)
 
     @pytest.mark.parametrize("n_columns", [1, 2, 4])
     def test_another_number_of_columns_is_refused_with_both_numbers(self, fitted, estimator, n_columns):
@@ -227,6 +243,7 @@ BAD_ARGUMENTS = {
     "validation_fraction": [*NOT_NUMBERS, -0.1, 0.91, 1, 1.0, 5],
     "likelihood": ["normal", 1, {}],
     "encoder": ["scaler", 1, {}],
+    "columns": ["zip", 1, ["zip"], {"dose": "float"}, {"dose": None}],
     "network": ["lenet", "", 1, True, {}, ["lenet5"], ConvNet],
     "sampler": ["nuts!", "MILE", "", None, 1, True, Mile, {}, ["mile"]],
     "run_dir": [1, True, b"run", ["run"], np.nan],

@@ -51,6 +51,7 @@ DEFAULTS = {
     "network": None,
     "likelihood": None,
     "encoder": None,
+    "columns": None,
     "sampler": "mile",
     "run_dir": None,
     "store_data": True,

@@ -29,6 +29,16 @@ OptionalTarget = Annotated[
     str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")]
+Category = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="A column that is a category; several with commas or by giving it again."),
+]
+Number = Annotated[
+    list[str] | None, typer.Option("--number", help="A column that is a number; several as for --category.")
+]
+Ignore = Annotated[
+    list[str] | None, typer.Option("--ignore", help="A column that the model must not see; several as for --category.")
+]
 Task = Annotated[
     str, typer.Option(help="regression, classification, or auto: classes if the target is text or a few whole numbers.")
 ]
@@ -81,6 +91,9 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
     task: Task = "auto",
     drop: Drop = None,
+    category: Category = None,
+    number: Number = None,
+    ignore: Ignore = None,
     preset: Preset = "default",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
@@ -102,11 +115,34 @@ def fit(
     """Fit a table, texts or images. After a stop, `mile resume` or the same command resumes it."""
     from mile.cli import _fit
 
+    kinds = _fit.kinds(data, target, category, number, ignore)
     settings = _fit.Settings(
-        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds
     )
     console, place = Console(quiet=quiet, as_json=as_json), _fit.cluster(dask, dask_verify)
     _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place)
+
+
+@app.command()
+@guarded
+def inspect(
+    data: Data,
+    target: Target = None,
+    task: Task = "auto",
+    drop: Drop = None,
+    category: Category = None,
+    number: Number = None,
+    ignore: Ignore = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what a fit would take each column of a table for, and what it would leave out; fits nothing."""
+    from mile.cli import _fit, _inspect
+
+    if target is None:
+        raise ValueError("--target must name the column to predict.")
+    kinds = _fit.kinds(data, target, category, number, ignore)
+    _inspect.inspect(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, kinds)
 
 
 @app.command()
@@ -138,12 +174,16 @@ def predict(
     ] = None,
     interval: Annotated[float, typer.Option(help="Probability that the interval shall hold.")] = 0.9,
     quantiles: Annotated[str | None, typer.Option(help="Levels such as 0.05,0.5,0.95, a column each.")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Columns to copy beside the predictions, with commas; default: those that identify rows."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
     from mile.cli import _use
 
-    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles)
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep)
 
 
 @app.command()
@@ -184,6 +224,9 @@ def forecast(
     target: Target = None,
     task: Task = "auto",
     drop: Drop = None,
+    category: Category = None,
+    number: Number = None,
+    ignore: Ignore = None,
     preset: Preset = "default",
     sampler: Sampler = "mile",
     hidden: Hidden = None,
@@ -200,8 +243,9 @@ def forecast(
     """Forecast the time, memory and disk space of a fit, after timing a few steps."""
     from mile.cli import _fit
 
+    kinds = _fit.kinds(data, target, category, number, ignore)
     settings = _fit.Settings(
-        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds
     )
     _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
 

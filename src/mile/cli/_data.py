@@ -1,11 +1,14 @@
 """From a table on disk to features, a response and the kind of task."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mile._errors import warn
 from mile.estimators.loading import Model
+from mile.features.frame import Frame
 from mile.fitting.result import Fit
 from mile.likelihoods import AbstractLikelihood, Categorical, Gaussian
 from mile.storage import Table, read_table
@@ -20,16 +23,49 @@ _LARGEST_TEXT_SHARE = 0.5  # different texts per row, above which a column is no
 class LearningInput(NamedTuple):
     """What there is to learn from a table."""
 
-    x: np.ndarray
+    x: np.ndarray | dict[str, np.ndarray]  # numbers, texts or images, or columns of any kind by name
     y: np.ndarray
     features: tuple[str, ...]
     task: str
     reason: str
     target: str
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of x: one axis for texts, two for tables, more for images."""
+        return (len(self.y), len(self.features)) if isinstance(self.x, dict) else self.x.shape
 
-def read_problem(path: Path, target: str, drop: list[str], task: str) -> LearningInput:
-    """Read a table and decide what kind of response it has."""
+
+def read_kinds(path: Path, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return what the user says of columns: a kind by name, from lists of names by kind.
+
+    Raises
+    ------
+    ValueError
+        If a column is not there, is the target, or has two kinds.
+    """
+    if not any(asked.values()):
+        return {}
+    table, kinds = read_table(path), {}
+    for kind, given in asked.items():
+        for name in [part for text in given for part in _names(text, table)]:
+            table.column(name)  # must be there
+            if name == target:
+                raise ValueError(f"--{kind} {name!r} is the target, which is no feature.")
+            if kinds.setdefault(name, kind) != kind:
+                raise ValueError(f"Column {name!r} cannot be both: --{kinds[name]} and --{kind} name it.")
+    return kinds
+
+
+def _names(text: str, table: Table) -> list[str]:
+    """Return the names of columns in an option: one, or several with commas."""
+    return [text] if text in table.columns else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def read_problem(
+    path: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
+) -> LearningInput:
+    """Read a table and decide what kind of response it has; `kinds` says what columns are."""
     if task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
     table = read_table(path)
@@ -39,9 +75,39 @@ def read_problem(path: Path, target: str, drop: list[str], task: str) -> Learnin
     features = tuple(name for name in table.columns if name != target and name not in drop)
     if not features:
         raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
-    task, reason = _decide(table, target, response, task)
-    y = LIKELIHOODS[task].read(table, target)
-    return LearningInput(table.matrix(features), y, features, task, reason, target)
+    known = _known(response)
+    if not known.size:
+        raise ValueError(f"The target {target!r} is empty in all {len(table):,} rows of {table.source}.")
+    task, reason = _decide(table.take(known), target, response[known], task)
+    y = _with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
+    if table.is_plain(features) and not kinds:
+        return LearningInput(table.matrix(features), y, features, task, reason, target)
+    return LearningInput({name: table.column(name) for name in features}, y, features, task, reason, target)
+
+
+def _known(response: np.ndarray) -> np.ndarray:
+    """Return the rows that have a response."""
+    return np.array([row for row, cell in enumerate(response.tolist()) if cell is not None and cell == cell], int)
+
+
+def _with_gaps(values: np.ndarray, known: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return values of some rows in their places among all rows, which estimators leave out with a count."""
+    if len(known) == n_rows:
+        return values
+    spread = np.full(n_rows, None, object)
+    spread[known] = values.tolist()
+    return spread.astype(np.float64) if values.dtype.kind == "f" else spread
+
+
+def drop_unknown(table: Table, target: str) -> Table:
+    """Return the rows of a table whose target is known, and warn of others."""
+    known = _known(table.column(target))
+    if not known.size:
+        raise ValueError(f"The target {target!r} is empty in all {len(table):,} rows of {table.source}.")
+    if len(known) < len(table):
+        left_out = len(table) - len(known)
+        warn(f"{target!r} has no value in {left_out:,} of {len(table):,} rows, which are left out.")
+    return table.take(known)
 
 
 def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple[str, str]:
@@ -59,9 +125,12 @@ def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple
     return "regression", f"{target!r} is a number"
 
 
-def features_for(model: Model, table: Table, target: str | None) -> np.ndarray:
+def features_for(model: Model, table: Table, target: str | None) -> np.ndarray | Frame:
     """Return the columns that a model was fitted on, in its order."""
-    names = feature_names(model)
+    names, encoder = feature_names(model), fitted(model).encoder
+    if names is not None and encoder.takes_tables:
+        used = {column.name for column in encoder.describe() if not column.reason}
+        return Frame.of({name: table.column(name) for name in names if name in used or name in table.columns})
     n_features = getattr(model, "n_features_in_", fitted(model).network.n_inputs)
     if names is None:
         names = tuple(name for name in table.columns if name != target)
@@ -69,7 +138,19 @@ def features_for(model: Model, table: Table, target: str | None) -> np.ndarray:
             raise ValueError(
                 f"The model was fitted on {n_features} columns without names, and {table.source} has {len(names)}."
             )
-    return table.matrix(names)
+    return table.matrix(names, with_gaps=True)
+
+
+def kept_columns(model: Model, table: Table, keep: str | None) -> dict[str, np.ndarray]:
+    """Return the columns to copy beside predictions: those asked for, or those that the model takes for identifiers."""
+    if keep is not None:
+        return {name: table.column(name) for name in _names(keep, table)}
+    columns = fitted(model).encoder.describe()
+    return {
+        column.name: table.column(column.name)
+        for column in columns
+        if "identifier" in column.reason and column.name in table.columns
+    }
 
 
 def response_for(model: Model, table: Table, target: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -12,7 +12,7 @@ import numpy as np
 
 from mile._progress import duration
 from mile.cli._console import Console, figure, table
-from mile.cli._data import LearningInput, fitted, read_problem
+from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
 from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
@@ -40,6 +40,7 @@ class Settings(NamedTuple):
     network: str | None = None
     text: str | None = None  # the column of texts, if they are what is read
     likelihood: str | None = None
+    kinds: Mapping[str, str] | None = None  # what columns are, by name
 
     def for_images(self) -> "Settings":
         """Return the same with a network that takes images."""
@@ -73,8 +74,8 @@ class Settings(NamedTuple):
     def _kind(self, task: str) -> Callable[..., MileRegressor | MileClassifier]:
         """Return the estimator's class with its network."""
         if self.text is None:
-            network, likelihood = self.network, self.likelihood
-            return partial(ESTIMATORS[task], _widths(self.hidden), network=network, likelihood=likelihood)
+            given = {"network": self.network, "likelihood": self.likelihood, "columns": self.kinds or None}
+            return partial(ESTIMATORS[task], _widths(self.hidden), **given)
         if self.hidden is not None:
             raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
         return partial(MileTextClassifier, self.network or _TEXT_NETWORK)
@@ -108,7 +109,7 @@ def fit(
     if has_run(run):
         console.say(f"{run} holds a run already; if it is the same, it is resumed.")
     began = time.perf_counter()
-    if problem.x.ndim > 2:
+    if len(problem.shape) > 2:
         estimator.fit(problem.x, problem.y)
     else:
         estimator.fit_columns(problem.x, problem.y, problem.features, problem.target)
@@ -119,13 +120,15 @@ def _read(
     data: Path, target: str | None, drop: list[str], task: str, settings: Settings
 ) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
+    if settings.kinds and (settings.text is not None or is_image_file(data)):
+        raise ValueError("--category, --number and --ignore describe columns of a table, not texts or images.")
     if settings.text is not None:
         return read_text_problem(data, settings.text, target, drop, task), settings
     if is_image_file(data):
         return read_image_problem(data, target, drop, task), settings.for_images()
     if target is None:
         raise ValueError("--target must name the column to predict.")
-    return read_problem(data, target, drop, task), settings
+    return read_problem(data, target, drop, task, settings.kinds), settings
 
 
 def resume(
@@ -140,6 +143,13 @@ def resume(
     began = time.perf_counter()
     model = resume_run(run, backend=place, time_limit=_seconds(time_limit), verbose=int(console.talkative), force=force)
     _finish(console, run, model, time.perf_counter() - began, save)
+
+
+def kinds(
+    data: Path, target: str | None, category: list[str] | None, number: list[str] | None, ignore: list[str] | None
+) -> dict[str, str]:
+    """Return what the user says of columns, by name."""
+    return read_kinds(data, target, {"category": category or [], "number": number or [], "ignore": ignore or []})
 
 
 def cluster(address: str | None, verify: float | None) -> DaskBackend | None:
@@ -270,10 +280,10 @@ def demo(console: Console, out: Path) -> None:
 
 def _describe(data: Path, problem: LearningInput) -> str:
     kind = f"{problem.task}: {problem.reason}"
-    if problem.x.ndim == 1:
+    if len(problem.shape) == 1:
         return f"{data}: {len(problem.y):,} texts in {problem.features[0]!r}, {kind}."
-    if problem.x.ndim > 2:
-        return f"{data}: {len(problem.y):,} images of {' x '.join(map(str, problem.x.shape[1:]))}, {kind}."
+    if len(problem.shape) > 2:
+        return f"{data}: {len(problem.y):,} images of {' x '.join(map(str, problem.shape[1:]))}, {kind}."
     n_features = len(problem.features)
     return f"{data}: {len(problem.y):,} rows, {n_features} feature{'' if n_features == 1 else 's'}, {kind}."
 

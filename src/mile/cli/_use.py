@@ -11,9 +11,10 @@ import typer
 from mile import metrics
 from mile._errors import CorruptFileError
 from mile.cli._console import Console, figure, table
-from mile.cli._data import feature_names, features_for, fitted, response_for
+from mile.cli._data import drop_unknown, feature_names, features_for, fitted, kept_columns, response_for
 from mile.cli._images import read_images
 from mile.cli._texts import read_texts, takes_texts
+from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
 from mile.fitting.result import Fit
 from mile.report import render
@@ -25,15 +26,23 @@ _NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no d
 
 
 def predict(
-    console: Console, model: Path, data: Path, out: Path | None, interval: float, quantiles: str | None
+    console: Console,
+    model: Path,
+    data: Path,
+    out: Path | None,
+    interval: float,
+    quantiles: str | None,
+    keep: str | None = None,
 ) -> None:
     """Predict every row of a table."""
     if not 0.0 < interval < 1.0:
         raise ValueError(f"--interval must lie strictly between 0 and 1; got {interval:g}.")
     levels = _levels(quantiles)
     loaded = load_model(model)
-    predictive = fitted(loaded).predictive(_features(loaded, data))
+    rows, kept = _features(loaded, data, keep)
+    predictive = fitted(loaded).for_encoded.predictive(rows)
     columns = predictive.columns(interval, levels)
+    columns = {name: cells for name, cells in kept.items() if name not in columns} | columns
     if out is None:
         for line in csv_lines(columns):
             typer.echo(line)
@@ -46,7 +55,7 @@ def evaluate(console: Console, model: Path, data: Path, target: str | None) -> N
     """Score a model on rows whose outcome is known."""
     loaded = load_model(model)
     x, y = read_rows(loaded, data, target)
-    scores = scores_beside_ensemble(loaded, x, y)
+    scores = scores_beside_ensemble(fitted(loaded).for_encoded, x, y)
     console.say(f"{data}: {len(y):,} rows.\n{score_table(scores)}")
     console.answer({"rows": len(y)} | scores)
 
@@ -58,7 +67,7 @@ def report(console: Console, model: Path, data: Path | None, target: str | None,
     fit, numbers = fitted(loaded), None
     if data is not None:
         x, y = read_rows(loaded, data, target)
-        rows = f"{len(y):,} rows of {data.name}"
+        fit, rows = fit.for_encoded, f"{len(y):,} rows of {data.name}"
     else:
         x, y, numbers = (read_validation(model, fit) if is_run else None) or (None, None, None)
         fit, rows = fit.for_encoded, "" if y is None else f"{len(y):,} validation rows"
@@ -98,13 +107,16 @@ def target_name(model: Model) -> str | None:
     return getattr(model, "target_name_", None)
 
 
-def _features(model: Model, data: Path) -> np.ndarray:
-    """Read the rows to predict."""
-    if takes_texts(model):
-        return read_texts(model, data, target_name(model), known=False)[0]
+def _features(model: Model, data: Path, keep: str | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Read the rows to predict and encode them; return also the columns to copy beside their predictions."""
+    encoder = fitted(model).encoder
     if takes_images(model):
-        return read_images(model, data, None)[0]
-    return features_for(model, read_table(data), target_name(model))
+        return encode_rows(encoder, read_images(model, data, None)[0]), {}
+    table = read_table(data)
+    kept = kept_columns(model, table, keep)
+    if takes_texts(model):
+        return encode_rows(encoder, read_texts(model, data, target_name(model), known=False)[0]), kept
+    return encode_rows(encoder, features_for(model, table, target_name(model))), kept
 
 
 def takes_images(model: Model) -> bool:
@@ -113,19 +125,21 @@ def takes_images(model: Model) -> bool:
 
 
 def read_rows(model: Model, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Read the features of a model and the observed response from a table, from texts or from images."""
+    """Read the encoded features and the observed response from a table, from texts or from images."""
+    encoder = fitted(model).encoder
     if takes_texts(model):
         texts, labels = read_texts(model, data, target or target_name(model), known=True)
-        return texts, np.asarray(labels)
+        return encode_rows(encoder, texts), np.asarray(labels)
     if takes_images(model):
         x, y = read_images(model, data, target)
         if y is None:
             raise ValueError(f"{data} has images, but nothing is known of them: name the array with --target.")
-        return x, y
-    rows, name = read_table(data), target or target_name(model)
+        return encode_rows(encoder, x), y
+    name = target or target_name(model)
     if name is None:
         raise ValueError("The model does not know its target's name: give --target.")
-    return features_for(model, rows, name), response_for(model, rows, name)
+    rows = drop_unknown(read_table(data), name)
+    return encode_rows(encoder, features_for(model, rows, name)), response_for(model, rows, name)
 
 
 def scores_beside_ensemble(model: Model, x: np.ndarray, y: np.ndarray) -> dict[str, dict[str, float]]:
@@ -169,17 +183,19 @@ def write_report(
     notes: Sequence[str] = (),
 ) -> None:
     """Render the page and write it; `fit` is given where x is encoded already."""
+    encoder, n_inputs = fitted(model).encoder, fitted(model).network.n_inputs
     text = render(
         fit or fitted(model),
         x,
         y,
         title=title,
         rows=rows,
-        feature_names=feature_names(model),
+        feature_names=encoder.names(feature_names(model), n_inputs),
         target=target_name(model),
         seconds=seconds,
         notes=notes,
         numbers=numbers,
+        columns=encoder.describe(),
     )
     write_page(page, text)
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from mile.data.folds import split_rows
 from mile.data.rows import Rows
-from mile.features.base import AbstractFeatureEncoder
+from mile.features.base import AbstractFeatureEncoder, Table
 from mile.features.numbers import Standardizer
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
 
@@ -115,7 +115,7 @@ class Dataset:
 
 
 def prepare(
-    x: np.ndarray,
+    x: Table,
     y: np.ndarray,
     likelihood: AbstractLikelihood,
     encoder: AbstractFeatureEncoder | None = None,
@@ -146,16 +146,18 @@ def prepare(
     """
     validation = split_rows(len(x), validation_fraction, seed, likelihood.strata(y))
     train, valid = np.flatnonzero(~validation), np.flatnonzero(validation)
-    encoder = (encoder or Standardizer()).fit(x, train, weight)
     response = likelihood.learn(y, train, weight)
     encoded = response.encode(y)
+    # What an encoder learns from y must not show a training row its own y.
+    encoder, x_train = (encoder or Standardizer()).fit_and_transform(x, train, weight, encoded)
 
-    def part(rows: np.ndarray) -> Rows:
+    def part(rows: np.ndarray, features: np.ndarray) -> Rows:
         return Rows(
-            x=encoder.transform(x, rows),
+            x=features,
             y=encoded[rows],
             weight=np.ones(len(rows), np.float32) if weight is None else weight[rows].astype(np.float32),
             number=rows if number is None else number[rows],
         )
 
-    return Dataset(train=part(train), valid=part(valid), encoder=encoder, response=response)
+    x_valid = encoder.transform(x, valid)
+    return Dataset(train=part(train, x_train), valid=part(valid, x_valid), encoder=encoder, response=response)

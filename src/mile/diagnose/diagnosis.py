@@ -117,6 +117,8 @@ def diagnose(fit: Fit, x: Float[np.ndarray, "row feature"] | None = None) -> Dia
     ['layer 1', 'layer 2', 'layer 3', 'predictions: location', 'predictions: log scale']
     """
     groups = [_weights(fit, name, where) for name, where in _layers(fit).items()]
+    if x is not None and fit.encoder.takes_tables:
+        x, fit = fit.encoder.transform(x), fit.for_encoded
     if x is not None and len(x):
         groups += _predictions(fit, np.asarray(x))
     chains = tuple(_chain(fit, row) for row in range(len(fit.status)))

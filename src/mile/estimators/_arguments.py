@@ -1,6 +1,7 @@
 """The arguments that both estimators share: the constructor, the checks, and what a file keeps of them."""
 
 from abc import ABCMeta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, TypedDict
 
@@ -13,7 +14,7 @@ from mile._types import Json
 from mile.configuration import describe
 from mile.ensemble.training import Patience, Training
 from mile.estimators._networks import check_widths, choose_template, kept_network, table_defaults
-from mile.estimators._task import choose_encoder, choose_likelihood
+from mile.estimators._task import check_kinds, choose_encoder, choose_likelihood
 from mile.execution import Backend, choose_backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
@@ -70,6 +71,7 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         network: object = None,
         likelihood: str | AbstractLikelihood | None = None,
         encoder: str | AbstractFeatureEncoder | None = None,
+        columns: Mapping[str, str] | None = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -99,6 +101,7 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         self.network = network
         self.likelihood = likelihood
         self.encoder = encoder
+        self.columns = columns
         self.sampler = sampler
         self.run_dir = run_dir
         self.store_data = store_data
@@ -123,6 +126,9 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
             self._template()
         choose_likelihood(self.likelihood, self._likelihood, self._task)
         choose_encoder(self.encoder, Standardizer())
+        check_kinds(self.columns)
+        if self.columns is not None and self.encoder is not None:
+            raise ValueError("columns must be None where encoder is given: TableEncoder(kinds=...) says the same.")
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
         check_integer("verbose", self.verbose)
         if self.run_dir is not None:
@@ -163,6 +169,8 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
         if self.network is not None:
             parameters["network"] = kept_network(self.network, self._template())
+        if self.columns is not None:  # pairs, as for the weights of classes
+            parameters["columns"] = [[str(name), kind] for name, kind in self.columns.items()]
         if self.encoder is not None:
             encoder = choose_encoder(self.encoder, Standardizer())
             parameters["encoder"] = _registry.encoder.name_of(type(encoder))

@@ -1,25 +1,37 @@
 """The estimators' common fit: from what users pass to a learning task, a network, and the fitted ensemble."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import Tags
 
 from mile._progress import Progress, show_progress
 from mile.data import Dataset, prepare
 from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
 from mile.estimators._fitted import AbstractFittedModel
-from mile.estimators._inputs import check_features, check_training_data, check_training_images
+from mile.estimators._inputs import check_features, check_training_data, check_training_images, refuse_infinite
 from mile.estimators._networks import default_network
-from mile.estimators._task import LearningTask, check_weights, choose_encoder, choose_likelihood
+from mile.estimators._responses import split_missing
+from mile.estimators._tables import check_table, check_training_table, plain_rows, table_of
+from mile.estimators._task import (
+    CheckedRows,
+    LearningTask,
+    check_weights,
+    choose_encoder,
+    choose_likelihood,
+    take_rows,
+)
 from mile.execution import choose_backend
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
-from mile.features.base import AbstractFeatureEncoder
+from mile.features.base import Table, as_array
+from mile.features.frame import Frame
 from mile.features.numbers import Standardizer
 from mile.features.pixels import PixelScale, check_images, is_images
+from mile.features.table import TableEncoder
 from mile.fitting.forecast import Forecast, forecast_fit
 from mile.fitting.job import fit
 from mile.networks.base import Network
@@ -37,10 +49,13 @@ class AbstractMileEstimator(AbstractFittedModel):
         Parameters
         ----------
         X
-            Table of shape (rows, features), or images of shape (images, height, width) or (images, height, width,
-            channels) for a `network` that takes them; numeric and finite.
+            Table of shape (rows, features): an array of numbers, or a frame, a mapping of names to columns, an array
+            of objects or a sparse matrix whose columns are numbers, texts, categories, dates or true and false, with
+            cells missing. Or images of shape (images, height, width) or (images, height, width, channels) for a
+            `network` that takes them, numeric and finite.
         y
-            Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones.
+            Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones. Rows without
+            one are left out, with a warning.
         sample_weight
             How many times each row counts, shape (rows,): it multiplies the row's log likelihood, so a weight of 2
             equals the row twice, and a weight of 0 leaves it out. None: each row counts once.
@@ -72,13 +87,13 @@ class AbstractMileEstimator(AbstractFittedModel):
         Parameters
         ----------
         X, y, sample_weight
-            As in `fit`.
+            As in `fit`; X may also be a mapping of these names to columns.
         columns
             One name per column of X.
         target
             Name of y.
         """
-        n_columns = np.shape(np.asarray(X))[1]
+        n_columns = len(X) if isinstance(X, Mapping) else np.shape(np.asarray(X))[1]
         if len(columns) != n_columns:
             raise ValueError(f"columns must be one name for each of the {n_columns} columns; got {len(columns)}.")
         return self._fit_named(X, y, columns, target, sample_weight)
@@ -111,31 +126,50 @@ class AbstractMileEstimator(AbstractFittedModel):
     def _prepare(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None) -> LearningTask:
         """Check the data and return what is to be learned, without rows of weight zero."""
         chosen = choose_likelihood(self.likelihood, self._likelihood, self._task)
-        x, response, usual = self._checked(X, y, numeric=chosen.family.is_numeric)
+        x, response, usual, known = self._checked(X, y, numeric=chosen.family.is_numeric)
+        sample_weight = check_weights(sample_weight, x)
+        number = np.arange(len(x)) if known is None else known
+        if known is not None:
+            x, response = take_rows(x, known), response[known]
+            sample_weight = None if sample_weight is None else sample_weight[known]
         weight = self._row_weights(sample_weight, x, response)
-        number = np.arange(len(x)) if weight is None else np.flatnonzero(weight > 0)
-        if len(number) < len(x):
-            x, response, weight = x[number], response[number], None if weight is None else weight[number]
+        counted = np.arange(len(x)) if weight is None else np.flatnonzero(weight > 0)
+        if len(counted) < len(x):
+            x, response, number = take_rows(x, counted), response[counted], number[counted]
+            weight = None if weight is None else weight[counted]
         response = (chosen.given or chosen.family).check(response)
         likelihood = chosen.given or chosen.family.for_response(response)
         return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number)
 
-    def _row_weights(self, sample_weight: WeightsLike | None, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    def _row_weights(self, sample_weight: WeightsLike | None, x: Table, y: np.ndarray) -> np.ndarray | None:
         """Return how many times each row counts; None: once."""
         return check_weights(sample_weight, x)
 
-    def _checked(
-        self, X: InputLike, y: ResponseLike, *, numeric: bool
-    ) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
+    def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         """Return rows, response, and the default encoder for such rows."""
+        y, known = split_missing(y)
         if is_images(X):
-            return *check_training_images(self, X, y, numeric=numeric), PixelScale()
-        return *check_training_data(self, X, y, numeric=numeric), Standardizer()
+            return CheckedRows(*check_training_images(self, X, y, numeric=numeric), PixelScale(), known)
+        table = self._table(X)
+        if table is None:
+            return CheckedRows(*check_training_data(self, X, y, numeric=numeric), Standardizer(), known)
+        # The paper standardizes.
+        encoder = TableEncoder(kinds=self.columns or {}, squash="none" if self.preset == "paper" else "smooth")
+        return CheckedRows(*check_training_table(self, table, y, numeric=numeric), encoder, known)
 
-    def _features(self, X: InputLike) -> np.ndarray:
+    def _table(self, X: InputLike) -> Frame | None:
+        """Return X as a table; None if it is an array of numbers, or is for an encoder that takes these only."""
+        if not choose_encoder(self.encoder, TableEncoder()).takes_tables:
+            return None
+        return table_of(X, always=self.encoder is not None or bool(self.columns))
+
+    def _features(self, X: InputLike) -> Table:
         shape = self.fit_.network.input_shape
+        if self.fit_.encoder.takes_tables:
+            return check_table(self, X)
         if len(shape) == 1:
-            return check_features(self, X)
+            plain = plain_rows(self, X)
+            return check_features(self, X) if plain is None else refuse_infinite(self, plain)
         images = check_images(X, shape, self.fit_.encoder)
         return images.reshape(len(images), self.fit_.network.n_inputs)
 
@@ -162,7 +196,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         self.fit_seconds_ = time.perf_counter() - began
 
     def _dataset(self, task: LearningTask, seed: int) -> Dataset:
-        x = task.x.reshape(len(task.x), -1) if len(task.shape) > 1 else task.x
+        x = np.reshape(as_array(task.x), (len(task.x), -1)) if len(task.shape) > 1 else task.x
         return prepare(
             x,
             task.y,
@@ -173,6 +207,12 @@ class AbstractMileEstimator(AbstractFittedModel):
             weight=task.weight,
             number=task.number,
         )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        accepted = tags.input_tags
+        accepted.allow_nan = accepted.string = accepted.categorical = accepted.sparse = True
+        return tags
 
     def _network(
         self, task: LearningTask, dataset: Dataset, training: Training, seed: int, progress: Progress | None

@@ -1,5 +1,6 @@
 """Classification."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,7 @@ from mile.estimators._base import AbstractMileEstimator
 from mile.estimators._task import check_weights, refuse_weightless_classes
 from mile.execution import Backend
 from mile.features.accepted import ClassWeights, InputLike, WeightsLike
-from mile.features.base import AbstractFeatureEncoder
+from mile.features.base import AbstractFeatureEncoder, Table
 from mile.fitting.result import Fit
 from mile.likelihoods import AbstractLikelihood, ClassPredictive
 from mile.predict import DEFAULT_MEMORY
@@ -70,6 +71,7 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         network: object = None,
         likelihood: str | AbstractLikelihood | None = None,
         encoder: str | AbstractFeatureEncoder | None = None,
+        columns: Mapping[str, str] | None = None,
         sampler: str | Sampler = "mile",
         run_dir: str | Path | None = None,
         store_data: bool = True,
@@ -100,6 +102,7 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
             network=network,
             likelihood=likelihood,
             encoder=encoder,
+            columns=columns,
             sampler=sampler,
             run_dir=run_dir,
             store_data=store_data,
@@ -112,7 +115,7 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         )
         self.class_weight = class_weight
 
-    def _row_weights(self, sample_weight: WeightsLike | None, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    def _row_weights(self, sample_weight: WeightsLike | None, x: Table, y: np.ndarray) -> np.ndarray | None:
         """Return the weight of each row's class times its own."""
         weight = super()._row_weights(sample_weight, x, y)
         if self.class_weight is not None:

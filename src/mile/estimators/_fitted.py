@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mile.estimators._arguments import AbstractArguments
-from mile.estimators._task import check_weights
+from mile.estimators._task import check_weights, encode_rows
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
+from mile.features.base import ColumnReport, Encoded, Table
 from mile.fitting.result import Fit
 from mile.likelihoods import AbstractPredictive
 from mile.predict import DEFAULT_MEMORY
@@ -24,12 +25,21 @@ class AbstractFittedModel(AbstractArguments):
     fit_: Fit
 
     @abstractmethod
-    def _features(self, X: InputLike) -> np.ndarray:
+    def _features(self, X: InputLike) -> Table:
         """Check rows to predict and return them as the encoder takes them."""
+
+    def _encoded(self, X: InputLike) -> Encoded:
+        """Return rows to predict as the network takes them, and warn of what training did not have."""
+        return encode_rows(self.fit_.encoder, self._features(X))
 
     @classmethod
     def _check_restored(cls, fitted: Fit) -> None:
         """Refuse a fit from a file that cannot belong to this kind of estimator."""
+
+    @property
+    def columns_(self) -> list[ColumnReport]:
+        """What each column of a table was taken for and what became of it; empty for arrays of numbers."""
+        return self.fit_.encoder.describe()
 
     @property
     def seed_(self) -> int:
@@ -107,15 +117,17 @@ class AbstractFittedModel(AbstractArguments):
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together, or neither.")
         names = getattr(self, "feature_names_in_", None)
+        encoder, n_inputs = self.fit_.encoder, self.fit_.network.n_inputs
         page = render(
-            self.fit_,
-            None if X is None else self._features(X),
+            self.fit_.for_encoded,
+            None if X is None else self._encoded(X),
             None if y is None else np.asarray(y),
             title=title or f"MILE {self._kind}",
             rows="test rows",
-            feature_names=None if names is None else [str(name) for name in names],
+            feature_names=encoder.names(None if names is None else [str(name) for name in names], n_inputs),
             target=getattr(self, "target_name_", None),
             seconds=getattr(self, "fit_seconds_", None),
+            columns=self.columns_,
         )
         write_page(Path(path), page)
 
@@ -135,7 +147,7 @@ class AbstractFittedModel(AbstractArguments):
             Bytes that intermediate results may take.
         """
         check_is_fitted(self)
-        return self.fit_.predictive(self._features(X), memory)
+        return self.fit_.for_encoded.predictive(self._encoded(X), memory)
 
     def sample_predictive(self, X: InputLike, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n responses per row, shape (n, rows)."""

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from mile.estimators._arguments import AbstractArguments
+from mile.estimators._responses import is_missing
 from mile.features.accepted import Frame, InputLike, ResponseLike
 from mile.features.pixels import check_images
 
@@ -66,7 +67,7 @@ def check_training_images(
 
 
 def check_features(estimator: AbstractArguments, X: InputLike) -> np.ndarray:
-    """Return finite features in float64 or float32 with the columns of the training data; no rows are fine.
+    """Return features in float64 or float32 with the columns of the training data; no rows and NaN are fine.
 
     Raises
     ------
@@ -82,14 +83,12 @@ def check_features(estimator: AbstractArguments, X: InputLike) -> np.ndarray:
         ensure_all_finite=False,
         ensure_min_samples=0,
     )
-    features = np.asarray(checked)
-    _refuse_non_finite(estimator, features)
-    return features
+    return refuse_infinite(estimator, np.asarray(checked))
 
 
 def _refuse_non_numeric(X: InputLike) -> None:
     """Name the first cell that is a text, a date or a time."""
-    for name, column in _columns(X):
+    for name, column in frame_columns(X):
         if column.dtype.kind in "biufc":
             continue
         for row, cell in enumerate(column):
@@ -109,7 +108,7 @@ def _refuse_non_numeric(X: InputLike) -> None:
                 break  # dictionaries, missing-value objects: scikit-learn says what is wrong
 
 
-def _columns(X: InputLike) -> Iterator[tuple[str, np.ndarray]]:
+def frame_columns(X: InputLike) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the columns of a frame, or of an array that may hold other things than numbers, each with its name."""
     if hasattr(X, "columns"):
         by_place: Any = getattr(X, "iloc", X)  # pandas, polars: each has its own type for this
@@ -122,18 +121,36 @@ def _columns(X: InputLike) -> Iterator[tuple[str, np.ndarray]]:
             yield str(place), table[:, place]
 
 
+def refuse_infinite(estimator: AbstractArguments, X: np.ndarray) -> np.ndarray:
+    """Return rows without infinite numbers, or name the first.
+
+    Raises
+    ------
+    ValueError
+        If there is one.
+    """
+    infinite = np.isinf(X)
+    if infinite.any():
+        _refuse_cells(estimator, X, infinite)
+    return X
+
+
 def _refuse_non_finite(estimator: AbstractArguments, X: np.ndarray) -> None:
     finite = np.isfinite(X)
     if not finite.all():
-        bad = np.argwhere(~finite)
-        row, column = bad[0]
-        names = getattr(estimator, "feature_names_in_", None)
-        name = f"{names[column]!r}" if names is not None else column
-        value = _name_value(float(X[row, column]))
-        raise ValueError(
-            f"Input X contains {value} in row {row}, column {name} ({len(bad)} such cells in all). "
-            "Remove these rows or impute them, for example with scikit-learn's SimpleImputer."
-        )
+        _refuse_cells(estimator, X, ~finite)
+
+
+def _refuse_cells(estimator: AbstractArguments, X: np.ndarray, wrong: np.ndarray) -> None:
+    bad = np.argwhere(wrong)
+    row, column = bad[0]
+    names = getattr(estimator, "feature_names_in_", None)
+    name = f"{names[column]!r}" if names is not None else column
+    value = _name_value(float(X[row, column]))
+    raise ValueError(
+        f"Input X contains {value} in row {row}, column {name} ({len(bad)} such cells in all). "
+        "Remove these rows or impute them, for example with scikit-learn's SimpleImputer."
+    )
 
 
 def refuse_bad_response(y: ResponseLike, numeric: bool) -> None:
@@ -146,17 +163,10 @@ def refuse_bad_response(y: ResponseLike, numeric: bool) -> None:
             raise ValueError(f"Input y contains {value} in row {bad[0][0]} ({len(bad)} such rows). Remove these rows.")
     elif y.dtype.kind in "OUS" and y.ndim == 1:
         for row, value in enumerate(y):
-            if _is_missing(value):
+            if is_missing(value):
                 raise ValueError(f"Input y contains NaN or a missing value, {value}, in row {row}. Remove such rows.")
             if numeric and not _is_finite_number(value):
                 raise ValueError(f"y must be a finite number in every row, but row {row} has {str(value)[:40]!r}.")
-
-
-def _is_missing(value: object) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # the missing value of pandas does not compare
-        return True
 
 
 def _is_finite_number(value: object) -> bool:

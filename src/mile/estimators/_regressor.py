@@ -57,8 +57,12 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Distribution of y given the network's outputs: a name such as "gaussian" (the default: normal with a noise level
         for each row), or an object. `mile.likelihoods` has the contract for one of your own.
     encoder
-        What turns X into numbers for the network: None standardizes tables and maps pixels to [0, 1]. A name, or an
-        object that follows the contract in `mile.features.base`.
+        What turns X into numbers for the network: None standardizes arrays and frames of finite numbers, maps pixels
+        to [0, 1], and takes a `TableEncoder` for all other tables. A name, or an object that follows the contract in
+        `mile.features.base`.
+    columns
+        What columns of a table are where the rule shall not decide: a mapping of names to "number", "category",
+        "boolean", "date", "text" or "ignore". docs/tables.md has the rule.
     sampler
         "mile", "adjusted" (without discretization error), "stochastic" (mini-batches), "auto" ("mile", or "stochastic"
         if the time limit asks for it), "deep_ensemble" (no sampling); for comparisons "nuts", "naive_mclmc",
@@ -91,6 +95,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Step size and L per chain.
     gradient_evaluations_
         Gradient evaluations per chain.
+    columns_
+        What each column of a table was taken for, and what became of it.
     fit_
         The `Fit`: draws, ensemble, records.
     seed_

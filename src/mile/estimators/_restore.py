@@ -18,7 +18,7 @@ from mile.storage import schema
 
 _ESTIMATORS = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
 _NOT_IN_FILES = {"run_dir", "backend", "address", "n_threads"}  # a file does not choose a folder or a machine
-_NEWER = {"likelihood", "encoder", "class_weight"}  # arguments that version 0.1 did not have
+_NEWER = {"likelihood", "encoder", "columns", "class_weight"}  # arguments that version 0.1 did not have
 _PLAIN = (bool, int, float, str, tuple, type(None))
 _OBJECTS: dict[str, tuple[type | _registry.Registry, ...]] = {
     "sampler": (_registry.sampler, str),
@@ -85,6 +85,9 @@ def _arguments(origin: schema.Origin, known: set[str], fitted: Fit, network: obj
         for name, value in parameters.items()
         if name not in given
     }
+    kinds = arguments.get("columns")
+    if kinds is not None:
+        arguments["columns"] = _kinds(kinds)
     weights = arguments.get("class_weight")
     if isinstance(weights, tuple):
         arguments["class_weight"] = _class_weight(weights)
@@ -105,3 +108,9 @@ def _class_weight(pairs: Iterable[tuple[str | int, float]]) -> dict[str | int, f
     """Return weights by label from pairs of both, as `_origin` wrote them."""
     with refused("class_weight must be pairs of a label and its weight"):
         return {label: float(weight) for label, weight in pairs}
+
+
+def _kinds(pairs: object) -> dict[str, str]:
+    """Return kinds by name from pairs of both, as `_kept_parameters` wrote them."""
+    with refused("columns must be pairs of a name and a kind"):
+        return {str(name): str(kind) for name, kind in pairs}  # pyright: ignore[reportGeneralTypeIssues]: refused if not

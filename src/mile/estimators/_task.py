@@ -1,20 +1,35 @@
 """A learning task: checked rows with their weights, the likelihood of y, the encoder of X."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from mile import _registry
-from mile._checks import Chosen, choose_part
+from mile._checks import Chosen, check_choice, choose_part
+from mile._errors import warn
 from mile.features.accepted import WeightsLike
-from mile.features.base import AbstractFeatureEncoder
+from mile.features.base import AbstractFeatureEncoder, Encoded, Table
+from mile.features.frame import Frame
+from mile.features.kinds import KINDS
 from mile.likelihoods import AbstractLikelihood
+
+_MOST_REMARKS = 5  # sentences in a warning
+
+
+class CheckedRows(NamedTuple):
+    """What was made of X and y."""
+
+    x: Table
+    y: np.ndarray
+    encoder: AbstractFeatureEncoder  # the default for such x
+    known: np.ndarray | None = None  # the rows whose y is known; None: all of them
 
 
 class LearningTask(NamedTuple):
     """Checked rows, and how they are encoded."""
 
-    x: np.ndarray  # rows first: a table, images or texts
+    x: Table  # rows first: a table, images or texts
     y: np.ndarray  # as the likelihood has checked it
     likelihood: AbstractLikelihood
     encoder: AbstractFeatureEncoder
@@ -56,7 +71,37 @@ def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeat
     return chosen.given or chosen.family()
 
 
-def check_weights(weight: WeightsLike | None, x: np.ndarray) -> np.ndarray | None:
+def check_kinds(kinds: object) -> None:
+    """Check what the user says of columns.
+
+    Raises
+    ------
+    ValueError
+        If it is not a mapping of names to kinds.
+    """
+    if kinds is None:
+        return
+    if not isinstance(kinds, Mapping):
+        raise ValueError(f"columns must map names to kinds, such as {{'zip': 'category'}}; got {kinds!r}.")
+    for name, kind in kinds.items():
+        check_choice(f"columns[{str(name)[:80]!r}]", kind, KINDS)
+
+
+def take_rows(x: Table, rows: np.ndarray) -> Table:
+    """Return some of the rows."""
+    return x.take(rows) if isinstance(x, Frame) else x[rows]
+
+
+def encode_rows(encoder: AbstractFeatureEncoder, x: Table) -> Encoded:
+    """Return rows to predict as the network takes them, and warn of what training did not have."""
+    encoded, remarks = encoder.transform_and_remark(x)
+    if remarks:
+        more = f" And {len(remarks) - _MOST_REMARKS} more such remarks." if len(remarks) > _MOST_REMARKS else ""
+        warn(" ".join(remarks[:_MOST_REMARKS]) + more)
+    return encoded
+
+
+def check_weights(weight: WeightsLike | None, x: Table) -> np.ndarray | None:
     """Return one finite weight per row that is not negative; None where all rows count once.
 
     Raises

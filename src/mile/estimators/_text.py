@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self, cast
 
 import numpy as np
-from sklearn.utils import Tags
+from sklearn.utils import InputTags, Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from mile._checks import check_choice, check_count, check_path
@@ -19,10 +19,9 @@ from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._inputs import refuse_bad_response
-from mile.estimators._task import LearningTask
+from mile.estimators._task import CheckedRows, LearningTask
 from mile.execution import Backend
 from mile.features.accepted import ClassWeights, InputLike, ResponseLike, WeightsLike
-from mile.features.base import AbstractFeatureEncoder
 from mile.features.tokens import SMALLEST_VOCABULARY, TextEncoder, Tokenizer, check_texts
 from mile.fitting.forecast import Forecast
 from mile.fitting.result import Fit
@@ -89,6 +88,7 @@ class MileTextClassifier(MileClassifier):
     # Texts have an encoder of their own, and labels the one likelihood.
     likelihood = None
     encoder = None
+    columns = None
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class MileTextClassifier(MileClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
+        tags.input_tags = InputTags(string=True, one_d_array=True, two_d_array=False)
         return tags
 
     def _template(self) -> Attention:
@@ -280,9 +280,7 @@ class MileTextClassifier(MileClassifier):
             replace(network, embedding=table)  # which checks its shape
         return super()._configuration(n_rows)
 
-    def _checked(
-        self, X: InputLike, y: ResponseLike, *, numeric: bool
-    ) -> tuple[np.ndarray, np.ndarray, AbstractFeatureEncoder]:
+    def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         texts = check_texts(X)
         refuse_bad_response(y, numeric)
         labels = np.asarray(column_or_1d(y, warn=True))
@@ -301,7 +299,8 @@ class MileTextClassifier(MileClassifier):
                 f"{network.vocabulary}: give vocabulary_size."
             )
         encoder = TextEncoder(context=network.context, vocabulary=network.vocabulary, tokenizer=tokenizer)
-        return np.array([*texts, None], object)[:-1], labels, encoder  # with the None numpy keeps every text as it is
+        # With the None numpy keeps every text as it is.
+        return CheckedRows(np.array([*texts, None], object)[:-1], labels, encoder)
 
     def _sized(self, task: LearningTask) -> Attention:
         network = self._template()

@@ -6,35 +6,83 @@ rows. What it has learned is kept in files as tensors and a few plain values, ne
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from mile.features.frame import Frame
+
 Plain = str | int | float | bool | None
 Tensors = Mapping[str, np.ndarray]
 Encoded = Float[np.ndarray, "row feature"]
+Table = np.ndarray | Frame  # rows as an encoder takes them: most take arrays only
+
+
+def as_array(x: Table) -> np.ndarray:
+    """Return rows for an encoder that takes arrays only.
+
+    Raises
+    ------
+    ValueError
+        If they are a table of any kind of columns.
+    """
+    if isinstance(x, Frame):
+        raise ValueError("this encoder takes arrays of numbers, not tables: leave encoder out, or give 'table'.")
+    return np.asarray(x)
+
+
+class ColumnReport(NamedTuple):
+    """What became of a column, for people.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    kind
+        What it was taken for.
+    values
+        Its range, or its levels.
+    missing
+        Share of the training rows without a value.
+    treatment
+        What the network sees of it.
+    reason
+        Why it was left out; empty if it was not.
+    is_running
+        Whether it looks like a running number.
+    """
+
+    name: str
+    kind: str
+    values: str = ""
+    missing: float = 0.0
+    treatment: str = ""
+    reason: str = ""
+    is_running: bool = False
 
 
 class AbstractFeatureEncoder(ABC):
     """What all encoders can do; register a class with `mile._registry.encoder` to let files and users name it."""
 
+    takes_tables: ClassVar[bool] = False  # whether x may be a `Frame`, with columns of any kind
+
     @abstractmethod
     def fit(
         self,
-        x: np.ndarray,
+        x: Table,
         rows: Int[np.ndarray, " chosen"] | None = None,
         weight: Float[np.ndarray, " row"] | None = None,
     ) -> Self:
         """Return an encoder that has learned from the given rows of x (default: all), rows counted by weight."""
 
     @abstractmethod
-    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+    def transform(self, x: Table, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
         """Return the given rows of x (default: all) as finite numbers in float32."""
 
     def fit_and_transform(
         self,
-        x: np.ndarray,
+        x: Table,
         rows: Int[np.ndarray, " chosen"] | None = None,
         weight: Float[np.ndarray, " row"] | None = None,
         y: np.ndarray | None = None,
@@ -45,6 +93,10 @@ class AbstractFeatureEncoder(ABC):
         """
         encoder = self.fit(x, rows, weight)
         return encoder, encoder.transform(x, rows)
+
+    def transform_and_remark(self, x: Table) -> tuple[Encoded, list[str]]:
+        """Return all rows of x, and a sentence for everything in them that training rows did not have."""
+        return self.transform(x), []
 
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
@@ -81,3 +133,7 @@ class AbstractFeatureEncoder(ABC):
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
         """Return a name for each encoded feature, from those of the user's columns if there are any."""
         return list(given) if given is not None else [f"feature {place}" for place in range(n_features)]
+
+    def describe(self) -> list[ColumnReport]:
+        """Return for each column what it is and what became of it; empty if all are numbers that stay as they are."""
+        return []

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from mile._errors import UntrustedFileError
 from mile._types import Json
-from mile.features.base import Tensors
+from mile.features.base import ColumnReport, Tensors
 from mile.features.values import AbstractValues
 
 Fields = Mapping[str, Json]
@@ -58,36 +58,6 @@ class Counts(NamedTuple):
     def plus(self, other: "Counts") -> "Counts":
         """Return the sums."""
         return Counts(*map(sum, zip(self, other, strict=True)))
-
-
-class ColumnReport(NamedTuple):
-    """What became of a column, for people.
-
-    Attributes
-    ----------
-    name
-        Of the column.
-    kind
-        What it was taken for.
-    values
-        Its range, or its levels.
-    missing
-        Share of the training rows without a value.
-    treatment
-        What the network sees of it.
-    reason
-        Why it was left out; empty if it was not.
-    is_running
-        Whether it looks like a running number.
-    """
-
-    name: str
-    kind: str
-    values: str = ""
-    missing: float = 0.0
-    treatment: str = ""
-    reason: str = ""
-    is_running: bool = False
 
 
 class AbstractColumn(ABC):

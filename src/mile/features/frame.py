@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from jaxtyping import Int
 from scipy import sparse
 
 from mile.features import objects, parsing
@@ -108,6 +109,21 @@ class Frame:
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every cell is a finite number."""
+        return all(isinstance(column, Numbers) and not column.missing().any() for column in self.columns)
+
+    def infinite(self) -> dict[str, Int[np.ndarray, " infinite"]]:
+        """Return the rows of infinite numbers, for the columns that have any."""
+        found = {name: column.infinite() for name, column in zip(self.names, self.columns, strict=True)}
+        return {name: rows for name, rows in found.items() if len(rows)}
+
+    def take(self, rows: Int[np.ndarray, " chosen"]) -> "Frame":
+        """Return some of the rows."""
+        columns = tuple(values.take(rows) for values in self.columns)
+        return replace(self, columns=columns, n_rows=len(rows))
 
     @cached_property
     def _places(self) -> dict[str, int]:

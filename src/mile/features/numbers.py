@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from mile import _registry
 from mile._schema import Fields, Tensor
-from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
+from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Table, Tensors, as_array
 
 # Standardized inputs are cut here; beyond, a row is so far out that only finiteness matters.
 _LARGEST_INPUT = 1e6
@@ -81,18 +81,32 @@ class Standardizer(AbstractFeatureEncoder):
 
     def fit(
         self,
-        x: np.ndarray,
+        x: Table,
         rows: Int[np.ndarray, " chosen"] | None = None,
         weight: Float[np.ndarray, " row"] | None = None,
     ) -> Self:
         """Return the standardizer of the given rows."""
-        return self.learn(x, rows, weight)
+        return self.learn(as_array(x), rows, weight)
 
-    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+    def transform(self, x: Table, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
         """Return standardized values in float32, of the given rows (default: all)."""
+        x = as_array(x)
         if np.ndim(x) != 2 or np.shape(x)[1:] != self.shift.shape:
             raise ValueError(f"x must have shape (rows, {self.shift.size}); got {np.shape(x)}.")
         return self.apply(x, rows)
+
+    def transform_and_remark(self, x: Table) -> tuple[Encoded, list[str]]:
+        """Return all rows, in which the mean stands for NaN, and a sentence for each column that has any."""
+        values = as_array(x)
+        missing = np.isnan(values)
+        if not missing.any():
+            return self.transform(values), []
+        counts = missing.sum(axis=0)
+        sentences = [
+            f"Empty cells, which were filled because training had none, in column {place}: {counts[place]:,}."
+            for place in np.flatnonzero(counts)
+        ]
+        return self.transform(np.where(missing, self.shift, values)), sentences
 
     def n_columns(self, n_features: int) -> int | None:
         """Return one column for each feature."""

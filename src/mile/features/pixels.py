@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from mile import _registry
 from mile._schema import Fields, Number, require
 from mile.features.accepted import InputLike
-from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
+from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Table, Tensors, as_array
 from mile.features.numbers import Standardizer
 
 _BYTE = 255.0  # the largest value of uint8
@@ -79,19 +79,21 @@ class PixelScale(AbstractFeatureEncoder):
 
     def fit(
         self,
-        x: Float[np.ndarray, "row pixel"],
+        x: Table,
         rows: Int[np.ndarray, " chosen"] | None = None,
         weight: Float[np.ndarray, " row"] | None = None,
     ) -> Self:
         """Return the scale of these images; weights do not change it."""
+        x = as_array(x)
         if x.dtype == np.uint8:
             return type(self)()
         chosen = x if rows is None else x[rows]
         low, high = float(chosen.min()), float(chosen.max())
         return type(self)(low=low, high=high if high > low else low + 1.0)
 
-    def transform(self, x: np.ndarray, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
+    def transform(self, x: Table, rows: Int[np.ndarray, " chosen"] | None = None) -> Encoded:
         """Return pixels on that scale, of the given rows (default: all)."""
+        x = as_array(x)
         n_pixels = x.shape[1]
         shift, scale = np.full(n_pixels, self.low), np.full(n_pixels, self.high - self.low)
         return Standardizer(shift=shift, scale=scale).apply(x, rows)

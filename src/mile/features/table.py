@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from mile import _registry
 from mile._checks import check_choice, check_count
 from mile._errors import UntrustedFileError
-from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Tensors
-from mile.features.columns import AbstractColumn, ColumnReport, Counts, Learning, Writing, write_rows
+from mile.features.base import AbstractFeatureEncoder, ColumnReport, Encoded, Plain, Tensors
+from mile.features.columns import AbstractColumn, Counts, Learning, Writing, write_rows
 from mile.features.duplicates import without_duplicates
 from mile.features.frame import Frame, listed
 from mile.features.kinds import KINDS, learn_column
@@ -86,6 +86,8 @@ class TableEncoder(AbstractFeatureEncoder):
     >>> encoder.describe()[2].reason
     'it is an identifier: every row has another text'
     """
+
+    takes_tables = True
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     squash: str = "smooth"
@@ -190,6 +192,11 @@ class TableEncoder(AbstractFeatureEncoder):
         matches = list(self._matched(frame))
         counts = write_rows([match.writing(out) for match in matches], rows)
         return out, Findings({match.name: found for match, found in zip(matches, counts, strict=True) if any(found)})
+
+    def transform_and_remark(self, x: object) -> tuple[Encoded, list[str]]:
+        """Return all rows, and a sentence for each column and thing that training rows did not have."""
+        encoded, findings = self.transform_and_count(x)
+        return encoded, findings.sentences()
 
     @property
     def n_features(self) -> int:

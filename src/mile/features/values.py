@@ -37,6 +37,10 @@ class AbstractValues(ABC):
     def missing(self) -> Bool[np.ndarray, " row"]:
         """Say which cells are empty."""
 
+    def infinite(self) -> Int[np.ndarray, " infinite"]:
+        """Return the rows whose number is infinite."""
+        return np.zeros(0, np.int64)
+
     @abstractmethod
     def numbers(self) -> "Numbers":
         """Return the values as numbers."""
@@ -79,6 +83,10 @@ class Numbers(AbstractValues):
         """Say which numbers are NaN or infinite."""
         return ~np.isfinite(self.values)
 
+    def infinite(self) -> Int[np.ndarray, " infinite"]:
+        """Return the rows whose number is infinite."""
+        return np.flatnonzero(np.isinf(self.values))
+
     def numbers(self) -> "Numbers":
         """Return these."""
         return self
@@ -114,6 +122,10 @@ class SparseNumbers(AbstractValues):
     def missing(self) -> Bool[np.ndarray, " row"]:
         """Say which numbers are NaN or infinite."""
         return self.numbers().missing()
+
+    def infinite(self) -> Int[np.ndarray, " infinite"]:
+        """Return the rows whose number is infinite."""
+        return np.sort(self.rows[np.isinf(self.entries)])
 
     def numbers(self) -> "Numbers":
         """Return all numbers."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
+from mile.features.base import ColumnReport
 from mile.fitting.result import Fit
 from mile.report import _cautions, _figures, _words
 from mile.report._rows import ObservedRows, choose_rows
@@ -39,6 +40,7 @@ def render(
     notes: Sequence[str] = (),
     numbers: np.ndarray | None = None,
     diagnosis: Diagnosis | None = None,
+    columns: Sequence[ColumnReport] | None = None,
 ) -> str:
     """Return the whole page as text.
 
@@ -63,6 +65,8 @@ def render(
         Where each row was in the user's table; by default as they come.
     diagnosis
         If `diagnose(fit, x)` has been called before.
+    columns
+        What became of the columns of a table; default: what the encoder says.
 
     Returns
     -------
@@ -80,7 +84,10 @@ def render(
     '<!doctype html>'
     """
     names = _words.feature_names(fit, feature_names)
-    x, fit = None if x is None else fit.encoder.transform(np.asarray(x)), fit.for_encoded
+    columns = fit.encoder.describe() if columns is None else columns
+    if x is not None:
+        x = fit.encoder.transform(x if fit.encoder.takes_tables else np.asarray(x))
+    fit = fit.for_encoded
     target = None if target is None else _words.printable(target)
     used = choose_rows(fit, x, y, numbers)
     diagnosis, assessment = _judge(fit, used, diagnosis)
@@ -93,6 +100,7 @@ def render(
         **_about_rows(fit, used, assessment, rows, names),
         groups=_words.group_table(diagnosis),
         chains=_words.chain_table(diagnosis),
+        columns=_words.column_table(columns),
         glossary=_words.GLOSSARY,
         configuration=_words.configuration(fit),
     )

@@ -13,12 +13,15 @@ from mile._errors import Status
 from mile._progress import duration
 from mile.configuration import describe
 from mile.diagnose.diagnosis import Diagnosis
+from mile.features.base import ColumnReport
 from mile.fitting.result import Fit
 from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment, Cells, crps_rows, number
 
 _MOST_NAMES = 12
 _LONGEST_NAME = 60  # characters
+_LONGEST_TREATMENT = 160
+_MOST_COLUMNS = 300  # of a table, listed one by one
 _PARTS = ("network", "likelihood", "prior", "training", "sampler", "temperature")
 
 
@@ -137,6 +140,30 @@ def chain_table(diagnosis: Diagnosis) -> Cells:
         cells = [str(chain.chain), outcome, *(_cell(value) for value in (*numbers, *rest))]
         rows.append({"cells": cells, "failed": chain.status != Status.OK})
     return {"columns": columns, "rows": rows}
+
+
+def column_table(columns: Sequence[ColumnReport]) -> Cells | None:
+    """Return what each column of a table was taken for and what became of it; None if there are none."""
+    if not columns:
+        return None
+    rows = [
+        [
+            _short(column.name),
+            column.kind,
+            _short(column.values),
+            f"{column.missing:.1%}" if column.missing else "none",
+            _short(f"{column.treatment}: {column.reason}" if column.reason else column.treatment, _LONGEST_TREATMENT),
+        ]
+        for column in columns[:_MOST_COLUMNS]
+    ]
+    header = ["column", "kind", "range or levels", "missing", "what was done"]
+    n_more = len(columns) - _MOST_COLUMNS
+    return {"columns": header, "rows": rows, "more": f"And {n_more:,} more columns." if n_more > 0 else ""}
+
+
+def _short(text: str, longest: int = _LONGEST_NAME) -> str:
+    plain = printable(text)
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def _cell(value: float | None) -> str:

@@ -4,12 +4,13 @@ import difflib
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-MISSING = frozenset({"", "NA", "NaN", "nan", "null", "None"})
+from mile.features.parsing import MISSING
+
 _MOSTLY = 0.8  # a text column with this share of numbers is taken for a numeric one with mistakes
 _MOST_NAMES = 10  # columns listed in a message
 _LONGEST_CELL = 40  # characters of a cell quoted in a message
@@ -42,8 +43,18 @@ class Table:
             raise _unknown(name, self.columns, self.source)
         return self.arrays[self.columns.index(name)]
 
-    def matrix(self, names: Sequence[str]) -> np.ndarray:
-        """Return columns side by side, in float64.
+    def take(self, rows: np.ndarray) -> "Table":
+        """Return some of the rows; messages still name the lines of the file."""
+        lines = None if self.lines is None else self.lines[rows]
+        return replace(self, arrays=tuple(array[rows] for array in self.arrays), lines=lines)
+
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Say whether all cells of some columns are finite numbers."""
+        columns = [self.column(name) for name in names]
+        return all(column.dtype != object and np.isfinite(column).all() for column in columns)
+
+    def matrix(self, names: Sequence[str], *, with_gaps: bool = False) -> np.ndarray:
+        """Return columns side by side, in float64; `with_gaps` lets cells be missing.
 
         Raises
         ------
@@ -56,7 +67,7 @@ class Table:
             if column.dtype == object:
                 self._refuse_text(name, column)
             values[:, index] = column  # a missing text becomes NaN
-            finite = np.isfinite(values[:, index])
+            finite = ~np.isinf(values[:, index]) if with_gaps else np.isfinite(values[:, index])
             if not finite.all():
                 self._refuse_gap(name, values[:, index], int(np.argmin(finite)))
         return values

@@ -8,7 +8,9 @@ import pytest
 from mile import Categorical, Dataset, Gaussian
 from mile.data import prepare, split_rows
 from mile.features import numbers
+from mile.features.frame import Frame
 from mile.features.numbers import Standardizer
+from mile.features.table import TableEncoder
 
 
 @pytest.fixture
@@ -234,3 +236,14 @@ class TestFromArrays:
     def test_values_beyond_float32_are_refused(self):
         with pytest.raises(ValueError, match="finite in float32"):
             Dataset.from_arrays(np.full((2, 1), 1e300), np.zeros(2))
+
+
+def test_an_encoding_by_the_response_shows_no_training_row_its_own():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(400)  # noise, which pairs of rows know nothing of
+    x = {"pair": [f"pair {place}" for place in np.arange(400) // 2]}
+    encoder = TableEncoder(most_levels=30, fewest_rows=1)
+    dataset = prepare(Frame.of(x), y, Gaussian(), encoder, seed=0)
+    leaking = encoder.fit(x, dataset.train.number, y=y).transform(x, dataset.train.number)
+    assert abs(np.corrcoef(leaking[:, 0], dataset.y_train)[0, 1]) > 0.5
+    assert abs(np.corrcoef(dataset.x_train[:, 0], dataset.y_train)[0, 1]) < 0.2

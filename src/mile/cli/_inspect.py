@@ -1,0 +1,63 @@
+"""`mile inspect`: what a fit would take the columns of a table for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mile.cli._console import Console
+from mile.cli._data import read_problem
+from mile.features.base import ColumnReport
+from mile.features.table import TableEncoder
+
+_LONGEST_CELL = 60  # characters
+_HEADER = ("column", "kind", "values", "missing", "what is done")
+
+
+def inspect(
+    console: Console, data: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
+) -> None:
+    """Print each column's kind, range or levels, missing share, and what becomes of it."""
+    problem = read_problem(data, target, drop, task, kinds)
+    is_plain = not isinstance(problem.x, dict)
+    columns = dict(zip(problem.features, problem.x.T, strict=True)) if isinstance(problem.x, np.ndarray) else problem.x
+    known = np.array([row for row, value in enumerate(problem.y.tolist()) if value is not None and value == value])
+    response = problem.y[known]
+    if problem.task == "classification":
+        response = np.unique(response.astype(str), return_inverse=True)[1]
+    # A fit standardizes a table of finite numbers.
+    encoder = TableEncoder(kinds=kinds or {}, squash="none" if is_plain else "smooth")
+    chosen = {name: values[known] for name, values in columns.items()}
+    found = encoder.fit(chosen, y=response.astype(np.int64 if problem.task == "classification" else np.float64))
+    n_missing = len(problem.y) - len(known)
+    gaps = f" {n_missing:,} rows without a target are left out." if n_missing else ""
+    console.say(f"{data}: {len(known):,} rows, {len(columns)} columns, {problem.task}: {problem.reason}.{gaps}\n")
+    console.say(column_table(found.describe()))
+    console.answer(
+        {
+            "rows": len(known),
+            "rows_without_target": n_missing,
+            "task": problem.task,
+            "columns": [report._asdict() for report in found.describe()],
+        }
+    )
+
+
+def column_table(reports: list[ColumnReport]) -> str:
+    """Return what became of columns as a table for people."""
+    lines = [_HEADER, *(tuple(map(_shown, _cells(report))) for report in reports)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(_HEADER))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _cells(report: ColumnReport) -> tuple[str, ...]:
+    done = f"{report.treatment}: {report.reason}" if report.reason else report.treatment
+    return report.name, report.kind, report.values, f"{report.missing:.1%}" if report.missing else "", done
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line, without what a terminal would take for a command."""
+    plain = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return plain if len(plain) <= _LONGEST_CELL else f"{plain[: _LONGEST_CELL - 1]}…"

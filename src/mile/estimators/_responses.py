@@ -1,0 +1,66 @@
+"""Responses as users have them: rows without one are left out, and dates are refused with advice."""
+
+import datetime
+from collections.abc import Sequence
+
+import numpy as np
+
+from mile._errors import warn
+from mile.features.accepted import ResponseLike
+
+_DATES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+
+
+def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
+    """Return y with a stand-in for each missing entry, and the rows that have a value; None if all rows do.
+
+    Warns of missing entries with their number.
+
+    Raises
+    ------
+    ValueError
+        If no row has a value, or y is made of dates.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind == "U" and isinstance(y, Sequence):
+        values = np.array(y, object)  # numpy has made a text of None and NaN
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    missing = _missing(values) if values.ndim == 1 else np.zeros(0, bool)
+    known = np.flatnonzero(~missing)
+    if len(missing) and not known.size:
+        raise ValueError(f"Input y contains NaN or a missing value in each of the {len(values)} rows.")
+    _refuse_dates(values[known[:1]] if values.ndim == 1 else values)
+    if len(known) == len(missing):
+        return y, None
+    warn(f"y has no value in {len(missing) - len(known):,} of {len(missing):,} rows, which are left out.")
+    filled = values.copy()
+    filled[missing] = values[known[0]]
+    narrow = np.array(filled.tolist()) if filled.dtype.kind == "O" else filled
+    is_one_kind = narrow.dtype.kind in "biuf" or all(isinstance(value, str) for value in filled)
+    return narrow if is_one_kind else filled, known
+
+
+def is_missing(value: object) -> bool:
+    """Say whether an entry is None, NaN or one of pandas' missing values."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the missing value of pandas does not compare
+        return True
+    except ValueError:  # an array
+        return False
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "O":
+        return np.array([is_missing(value) for value in values], bool)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+
+
+def _refuse_dates(values: np.ndarray) -> None:
+    first = values.flat[0] if values.size else None
+    if values.dtype.kind in "Mm" or isinstance(first, _DATES):
+        raise ValueError(
+            f"y holds dates or times, such as {first}, which cannot be predicted as they are. Predict a number, such "
+            "as the days since a fixed date."
+        )
