@@ -59,7 +59,8 @@ print(json.dumps({"fit": fitted, "all": peak() - before, "shape": model.fit_.cha
 """
 
 
-@pytest.mark.parametrize("stored", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", [True, False])
 def test_a_fit_with_386_megabytes_of_draws_stays_under_a_gigabyte(stored, tmp_path):
     result = measured(LONG_FIT, *([tmp_path / "run"] if stored else []))
     assert result["shape"] == [12, 20_000, 402]

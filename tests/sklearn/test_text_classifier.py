@@ -156,7 +156,7 @@ class TestFiles:
         np.testing.assert_array_equal(again.predict_proba(NEW), other.predict_proba(NEW))
 
     def test_sampled_embeddings_cannot_be_saved_alone(self, model, tmp_path):
-        with pytest.raises(ValueError, match="sampled"):
+        with pytest.raises(ValueError, match="samples its embeddings"):
             model.save_embedding(tmp_path / "embedding")
 
     def test_a_file_without_a_usable_tokenizer_is_refused(self, model, tmp_path):

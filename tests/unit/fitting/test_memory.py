@@ -29,8 +29,9 @@ print(json.dumps({{"kibibytes": after - before, "draws": model.fit_.chains.draws
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit is that of Linux")
-@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_fit_of_a_million_rows_stays_within_three_times_its_data_and_200_megabytes(dtype):
     process = subprocess.run([sys.executable, "-c", FIT, dtype], capture_output=True, text=True, timeout=500)
     assert process.returncode == 0, process.stderr
