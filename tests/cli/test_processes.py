@@ -38,7 +38,7 @@ def data(tmp_path):
 
 
 def test_all_that_are_promised_are_there():
-    promised = "demo doctor evaluate export fit forecast predict repair report resume"
+    promised = "demo doctor evaluate export fit forecast inspect predict repair report resume"
     assert promised.split() == COMMANDS
 
 
