@@ -15,6 +15,7 @@ SLOW = {
     "mile.estimators._classifier.MileClassifier",
     "mile.estimators._fitted.AbstractFittedModel.report",
     "mile.estimators._text.MileTextClassifier",
+    "mile.report.render",
 }
 
 

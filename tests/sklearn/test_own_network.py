@@ -66,8 +66,15 @@ def predictions(model, x):
     return model.predict_proba(x) if isinstance(model, MileClassifier) else np.stack(model.predict(x, return_std=True))
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("library", LIBRARIES)
+# Images are tried with one library here, with the others among the slow tests.
+CASES = [
+    pytest.param(library, task, marks=() if task == "table" or library == "linen" else pytest.mark.slow)
+    for library in LIBRARIES
+    for task in TASKS
+]
+
+
+@pytest.mark.parametrize(("library", "task"), CASES)
 def test_fits_and_comes_back_from_a_file_with_the_same_predictions(library, task, fitted, tmp_path):
     _, x, y, *_ = TASKS[task]
     model, path = fitted(library, task), tmp_path / "model.mile"
@@ -84,8 +91,7 @@ def test_fits_and_comes_back_from_a_file_with_the_same_predictions(library, task
     assert again.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("library", "task"), CASES)
 def test_a_run_goes_on_and_is_read_with_the_code_given_again(library, task, fitted, tmp_path):
     folder, (_, x, y, *_) = tmp_path / "run", TASKS[task]
     model = clone(fitted(library, task)).set_params(run_dir=folder)

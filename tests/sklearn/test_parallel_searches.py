@@ -33,15 +33,23 @@ def search():
     return grid.fit(X, Y).cv_results_["mean_test_score"]
 
 
-def test_a_search_gives_the_same_scores_in_this_process_with_loky_and_on_a_cluster(client):
-    MileRegressor((4,), **SMALL).fit(X, Y)  # JAX has started here: forking it would hang or crash
+@pytest.fixture(scope="module")
+def scores_here():
     with joblib.parallel_config(backend="sequential"):
-        here = search()
-    with joblib.parallel_config(backend="loky"):
-        np.testing.assert_array_equal(search(), here)
+        return search()
+
+
+def test_a_search_gives_the_same_scores_in_this_process_and_on_a_cluster(client, scores_here):
     assert default_client() is client
     with joblib.parallel_config(backend="dask"):
-        np.testing.assert_array_equal(search(), here)
+        np.testing.assert_array_equal(search(), scores_here)
+
+
+@pytest.mark.slow
+def test_a_search_gives_the_same_scores_with_loky(scores_here):
+    """JAX has started here: forking it would hang or crash."""
+    with joblib.parallel_config(backend="loky"):
+        np.testing.assert_array_equal(search(), scores_here)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mile.cli._console import Console
-from mile.cli._data import read_problem
+from mile.cli._data import LIKELIHOODS, read_problem
 from mile.features.base import ColumnReport
 from mile.features.table import TableEncoder
 
@@ -22,13 +22,12 @@ def inspect(
     is_plain = not isinstance(problem.x, dict)
     columns = dict(zip(problem.features, problem.x.T, strict=True)) if isinstance(problem.x, np.ndarray) else problem.x
     known = np.array([row for row, value in enumerate(problem.y.tolist()) if value is not None and value == value])
-    response = problem.y[known]
-    if problem.task == "classification":
-        response = np.unique(response.astype(str), return_inverse=True)[1]
+    response = LIKELIHOODS[problem.task].check(problem.y[known])
+    learned = LIKELIHOODS[problem.task].for_response(response).learn(response, np.arange(len(response)))
     # A fit standardizes a table of finite numbers.
     encoder = TableEncoder(kinds=kinds or {}, squash="none" if is_plain else "smooth")
     chosen = {name: values[known] for name, values in columns.items()}
-    found = encoder.fit(chosen, y=response.astype(np.int64 if problem.task == "classification" else np.float64))
+    found = encoder.fit(chosen, y=learned.encode(response))
     n_missing = len(problem.y) - len(known)
     gaps = f" {n_missing:,} rows without a target are left out." if n_missing else ""
     console.say(f"{data}: {len(known):,} rows, {len(columns)} columns, {problem.task}: {problem.reason}.{gaps}\n")

@@ -133,7 +133,7 @@ class StopAt(Silent):
             signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("count", [5, 17])
+@pytest.mark.parametrize("count", [pytest.param(5, marks=pytest.mark.slow), 17])
 def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(sampler, count, tmp_path):
     options = {
         "sampler": dataclasses.replace(sampler),
@@ -154,7 +154,9 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(sampler, count, tmp
     np.testing.assert_array_equal(mile.load(tmp_path / "model.mile").chains.draws, whole.chains.draws)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("mile", "nuts") else pytest.param(name, marks=pytest.mark.slow) for name in SAMPLERS]
+)
 def test_a_page_about_it_can_be_made_and_names_it(name):
     fit = mile.fit(
         DATASET,
