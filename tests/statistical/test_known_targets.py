@@ -70,7 +70,7 @@ def test_bias_of_the_paper_preset_on_a_standard_normal_is_what_it_was(dimension)
     assert 0.86 <= np.square(chains.draws.astype(np.float64)).mean() <= 0.95
 
 
-def sample_regression(preset):
+def sample_regression(preset, sampling_steps=20_000):
     posterior = linear_regression()
     positions = posterior.mean + 0.1 * starts(len(posterior.mean))
     return mile.sample(
@@ -79,14 +79,14 @@ def sample_regression(preset):
         preset=preset,
         random_state=2,
         warmup_steps=6_000,
-        sampling_steps=20_000,
-        n_draws=10_000,
+        sampling_steps=sampling_steps,
+        n_draws=sampling_steps // 2,
     )
 
 
 def test_accurate_preset_gives_the_posterior_of_a_linear_regression():
     """A7. False failure: below 1e-3."""
-    posterior, chains = linear_regression(), sample_regression("accurate")
+    posterior, chains = linear_regression(), sample_regression("accurate", sampling_steps=10_000)
     assert chains.ok.all()
     draws = chains.draws.reshape(-1, len(posterior.mean)).astype(np.float64)
     true_std = np.sqrt(np.diag(posterior.covariance))

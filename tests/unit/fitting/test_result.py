@@ -391,7 +391,9 @@ class TestWhereDrawsAre:
         assert_same(np.asarray(stored.chains.draws), model.fit_.chains.draws)
         assert_same(everything(with_network(stored)), everything(with_network(model.fit_)))
 
-    @pytest.mark.parametrize("kind", [None, OtherMLP], ids=["native", "XLA"])
+    @pytest.mark.parametrize(
+        "kind", [pytest.param(None, id="native"), pytest.param(OtherMLP, id="XLA", marks=pytest.mark.slow)]
+    )
     def test_more_draws_than_one_part_predict_the_same_bits(self, kind, tmp_path):
         fit = made_fit(n_draws=1500)
         if kind is not None:

@@ -59,6 +59,7 @@ class TestAuto:
             assert other.sampler == chosen.sampler
             np.testing.assert_array_equal(other.chains.draws[:], chosen.chains.draws[:])
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("slow_rows")
     def test_cuts_the_budgets_of_mini_batches_too(self):
         endless = dataclasses.replace(BATCHES, warmup_steps=40_000_000, sampling_steps=10_000_000)

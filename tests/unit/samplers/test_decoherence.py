@@ -8,6 +8,7 @@ from scipy.signal import lfilter
 
 from mile.samplers._decoherence import (
     Moments,
+    early_length,
     init_moments,
     length_from_autocorrelation,
     length_from_moments,
@@ -167,3 +168,8 @@ class TestLengthFromAutocorrelation:
     def test_may_be_one_step_even_if_the_previous_length_is_tiny(self):
         draws = autoregressive(0.9, 1_000, 4)
         assert measure(draws, previous=1e-6)[0] == pytest.approx(0.1)
+
+
+def test_length_until_it_is_known_is_the_size_of_a_standard_normal_but_not_below_fifteen():
+    """As the reference has it."""
+    assert [early_length(dimension) for dimension in (2, 225, 10_000)] == [15.0, 15.0, 100.0]
