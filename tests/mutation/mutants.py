@@ -14,8 +14,9 @@ _MCLMC = "tests/unit/samplers/test_mclmc.py"
 _STEP_SIZE = "tests/unit/samplers/test_step_size.py"
 _LENGTH = "tests/unit/samplers/test_decoherence.py"
 _PHASES = "tests/unit/samplers/test_mile.py tests/faults/test_failed_chains.py"
+_LOOP = "tests/unit/sampling/test_chains.py"
 _LIKELIHOODS = "tests/unit/likelihoods/test_likelihoods.py tests/unit/likelihoods/test_contracts.py"
-_PREDICT = "tests/unit/predict/test_mixture.py tests/unit/likelihoods/test_contracts.py"
+_PREDICT = "tests/unit/test_metrics.py tests/unit/predict/test_mixture.py tests/unit/likelihoods/test_contracts.py"
 _DATA = "tests/unit/data/test_dataset.py tests/sklearn/test_sample_weight.py"
 _STORAGE = "tests/unit/storage/test_storage.py tests/faults/test_storage_faults.py"
 
@@ -56,7 +57,7 @@ MUTANTS = (
         "False,",
         "tests/unit/samplers/test_stochastic.py",
     ),
-    Mutant("samplers/base.py", "max(1, n_steps // max(n_records, 1))", "max(1, n_steps // n_records - 1)", _PHASES),
+    Mutant("samplers/base.py", "max(1, n_steps // max(n_records, 1))", "max(1, n_steps // n_records - 1)", _LOOP),
     # Likelihoods
     Mutant("likelihoods/gaussian.py", "return -log_scale - 0.5", "return log_scale - 0.5", _LIKELIHOODS),
     Mutant("likelihoods/gaussian.py", "LOG_SCALE_LIMIT = math.log(1e6)", "LOG_SCALE_LIMIT = 50.0", _LIKELIHOODS),

@@ -220,9 +220,10 @@ def test_the_command_line_fits_and_predicts_with_it(tmp_path):
 
 
 def test_class_codes_beyond_the_classes_are_refused_by_row_and_value():
-    data = mile.Dataset.from_arrays(np.zeros((5, 2)), np.array([0, 1, 0, 4, 1]))
     network = mile.MLP(n_inputs=2, hidden=(2,))
-    with pytest.raises(ValueError, match="class code 4 in row 3"):
-        mile.fit(data, network, mile.Categorical(2))
+    for code in (-1, 2, 4):
+        data = mile.Dataset.from_arrays(np.zeros((5, 2)), np.array([0, 1, 0, code, 1]))
+        with pytest.raises(ValueError, match=f"class code {code} in row 3"):
+            mile.fit(data, network, mile.Categorical(2))
     with pytest.raises(ValueError, match="floating-point"):
         mile.fit(data, network, mile.Gaussian())

@@ -269,6 +269,14 @@ class TestPhases:
         found = np.asarray(after_second.moments.deviation) / after_second.moments.weight
         np.testing.assert_allclose(found, variance, rtol=1e-3)
 
+    def test_a_step_that_was_reverted_counts_for_no_variance(self):
+        first = SAMPLER.phases[0]
+        nowhere = FunctionTarget(lambda x: jnp.where(jnp.all(x == 0.0), 0.0, jnp.nan))  # finite at the start alone
+        carry = first.init(jax.random.key(0), jnp.zeros(DIMENSION), nowhere)
+        after, _ = jax.jit(lambda carry: first.step(jax.random.key(1), carry, nowhere))(carry)
+        assert after.health.bad_steps == 1
+        assert after.moments.weight == 0.0
+
     def test_phase_three_takes_step_size_and_length_of_phase_two(self, tuned, measured):
         start, end, _ = measured
         step_size = tuned[1].step_size.value
