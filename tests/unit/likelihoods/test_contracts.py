@@ -157,8 +157,8 @@ def test_one_laplace_distribution_has_the_crps_in_closed_form():
     class OneDraw:
         n_draws = 1
 
-    components = LaplaceComponents(np.zeros((1, 5)), np.full((1, 5), 2.0))
-    y = np.array([-30.0, -1.0, 0.0, 0.5, 8.0])
+    components = LaplaceComponents(np.zeros((1, 7)), np.full((1, 7), 2.0))
+    y = np.array([-200.0, -30.0, -1.0, 0.0, 0.5, 8.0, 300.0])  # the first and the last are beyond its tails
     z = np.abs(y) / 2.0
     exact = 2.0 * (z + np.exp(-z) - 0.75)
     np.testing.assert_allclose(components.crps(components.evaluator(OneDraw()), y), exact, rtol=1e-6)
