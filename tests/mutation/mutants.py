@@ -72,7 +72,7 @@ MUTANTS = (
         _PREDICT,
     ),
     Mutant("likelihoods/_quantiles.py", "np.where(error < 0, y, lower)", "np.where(error <= 1, y, lower)", _PREDICT),
-    Mutant("likelihoods/_quantiles.py", "+ np.maximum(lower - y, 0.0)", "+ 0.0", _PREDICT),
+    Mutant("likelihoods/_quantiles.py", "right + np.abs(y - inside)", "right", _PREDICT),
     # Encoders
     Mutant("features/numbers.py", "np.sqrt(squares / len(rows))", "np.sqrt(squares / (len(rows) - 1))", _DATA),
     Mutant("features/numbers.py", "weight[where] / total", "weight[where] / len(weight)", _DATA),

@@ -91,12 +91,11 @@ def crps_by_integral(evaluate: Evaluate, y: PerRow, spread: PerRow, lower: PerRo
     Any distribution will do. Each side is integrated in t with distance from y = spread sinh(t), by Gauss's rule on
     panels that are halved until that changes nothing.
     """
-    below = np.maximum(y - lower, 0.0)
-    above = np.maximum(upper - y, 0.0)
-    left = _panels(lambda distance: np.square(evaluate(y - distance)[0]), spread, below)
-    right = _panels(lambda distance: np.square(1.0 - evaluate(y + distance)[0]), spread, above)
+    inside = np.clip(y, lower, upper)
+    left = _panels(lambda distance: np.square(evaluate(inside - distance)[0]), spread, inside - lower)
+    right = _panels(lambda distance: np.square(1.0 - evaluate(inside + distance)[0]), spread, upper - inside)
     # Beyond its tails a distribution is certain, and every unit of distance to y counts in full.
-    return left + right + np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    return left + right + np.abs(y - inside)
 
 
 def _panels(integrand: Callable[[PerRow], PerRow], spread: PerRow, reach: PerRow) -> PerRow:
