@@ -76,7 +76,7 @@ MUTANTS = (
     # Encoders
     Mutant("features/numbers.py", "np.sqrt(squares / len(rows))", "np.sqrt(squares / (len(rows) - 1))", _DATA),
     Mutant("features/numbers.py", "weight[where] / total", "weight[where] / len(weight)", _DATA),
-    Mutant("features/pixels.py", "high if high > low else low + 1.0", "high", "tests/sklearn/test_images.py"),
+    Mutant("features/pixels.py", "high if high > low else low + 1.0", "high", "tests/unit/features/test_pixels.py"),
     Mutant("features/tokens.py", "encoding.ids[:context]", "encoding.ids[-context:]", "tests/unit/features"),
     # Storage
     Mutant(
