@@ -177,7 +177,7 @@ def place_seconds(n_workers: int) -> float:
         scheduler: Any = local.scheduler
         for number in range(n_workers):  # they exist only in the scheduler's books
             worker = WorkerState(
-                address=f"tcp://10.0.{number // 256}.{number % 256}:1",
+                address=f"tcp://127.0.{number // 256}.{number % 256}:1",
                 status=Status.running,
                 pid=number,
                 name=number,
