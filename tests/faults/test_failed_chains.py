@@ -20,7 +20,7 @@ from mile.fitting import job
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.samplers import _mclmc, _virial
 from mile.samplers._phases import MileSampling, MileSamplingPhase
-from mile.samplers.base import Health, Tuned
+from mile.samplers.base import Health, SamplerDefaults, Tuned
 from mile.sampling.chains import run_chains
 
 PHASES = ["phase I", "phase II", "phase III", "sampling"]
@@ -212,7 +212,7 @@ class Broken(Target):
 
 
 @dataclass(frozen=True)
-class Faulty:
+class Faulty(SamplerDefaults):
     """MILE, with a fault in one phase for chains that start from given weights; reports where chains started."""
 
     mile: Mile = SMALL

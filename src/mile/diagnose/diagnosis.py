@@ -240,12 +240,12 @@ def _about_steps(fit: Fit, good: list[ChainReport]) -> list[str]:
             f"{_count(len(slow), 'chain')} (numbers {_names(slow)}) went less than {_SHORT_TRAVEL:g} decoherence "
             "lengths while sampling, so the draws are nearly one draw; give more sampling_steps."
         )
-    wanted = getattr(getattr(fit.sampler, "schedule", None), "end", None)
+    schedule = fit.sampler.energy_schedule
     realized = np.median([chain.energy_variance for chain in good])
-    if wanted is not None and realized > _ENERGY_EXCESS * wanted:
+    if schedule is not None and realized > _ENERGY_EXCESS * schedule.end:
         found.append(
-            f"The realized energy variance per dimension, {realized:.2g}, is far above the wanted {wanted:g}: the "
-            'steps are coarse for this posterior; use preset="accurate" if the posterior itself matters.'
+            f"The realized energy variance per dimension, {realized:.2g}, is far above the wanted {schedule.end:g}: "
+            'the steps are coarse for this posterior; use preset="accurate" if the posterior itself matters.'
         )
     return found
 

@@ -24,8 +24,7 @@ from mile.plot._style import (
     nothing,
 )
 from mile.samplers import title_of
-from mile.samplers._step_size import Geometric, Linear
-from mile.samplers.base import spacing
+from mile.samplers.base import EnergySchedule, spacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +94,7 @@ def energy(fit: Fit, *, ax: "Axes | None" = None) -> "Axes":
     _draw(ax, fit, pieces)
     ax.plot([], [], color=MILE, alpha=0.55, linewidth=0.8, label="realized, by phase")
     title = f"Energy variance per dimension is {_digits(np.median(pieces[-1][1][fit.ok]))} while sampling"
-    schedule = getattr(fit.sampler, "schedule", None)
+    schedule = fit.sampler.energy_schedule
     if schedule is not None:
         steps, wanted = _wanted(fit, schedule)
         ax.plot(steps, wanted, color=WANTED, linewidth=2.0, label="wanted")
@@ -201,7 +200,7 @@ def _constants(fit: Fit, name: str) -> list[tuple[_Stretch, np.ndarray]]:
     ]
 
 
-def _wanted(fit: Fit, schedule: Linear | Geometric) -> tuple[np.ndarray, np.ndarray]:
+def _wanted(fit: Fit, schedule: EnergySchedule) -> tuple[np.ndarray, np.ndarray]:
     """Return the level that the schedule wants at some steps; after tuning it stays."""
     stretches = _stretches(fit)
     first, tuning, end = stretches[0].stop, stretches[1].stop, stretches[-1].stop

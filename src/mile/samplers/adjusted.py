@@ -9,7 +9,7 @@ from mile.samplers import _mclmc
 from mile.samplers._adjusted_phases import AdjustedAdaptationPhase, AdjustedSamplingPhase
 from mile.samplers._phases import MileStepSizePhase
 from mile.samplers._step_size import Linear
-from mile.samplers.base import check_budgets, check_fractions
+from mile.samplers.base import SamplerDefaults, check_budgets, check_fractions
 
 _N_SHARES = 6  # phases before sampling
 _FEWEST_PROPOSALS = 100  # that the last phase of adaptation, and sampling, make on average, whatever the length
@@ -18,7 +18,7 @@ _MILE_MEMORY, _MILE_TRUST = 100.0, 1.5  # as in `Mile`, where their sources are
 
 @_registry.sampler("adjusted")
 @dataclass(frozen=True, kw_only=True)
-class Adjusted:
+class Adjusted(SamplerDefaults):
     """Adjusted MCLMC (MAMS): a Metropolis test keeps its draws free of discretization error.
 
     A step is one of the integrator, as in `Mile`; a proposal takes a random number of them. The defaults cost three

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mile import _registry
-from mile.samplers.base import Phase, Sampler
+from mile.samplers.base import Phase, Sampler, SamplerDefaults
 from mile.samplers.mile import Mile
 from mile.samplers.stochastic import Stochastic
 
@@ -14,11 +14,10 @@ MINIBATCHES = "minibatches"  # in a plan: whether they were chosen; all else the
 
 @_registry.sampler("auto")
 @dataclass(frozen=True, kw_only=True)
-class Auto:
+class Auto(SamplerDefaults):
     """MILE on full batches if the time limit allows it, otherwise on mini-batches; full batches until that is known."""
 
     title: ClassVar[str] = "auto"
-    needs_rows: ClassVar[bool] = True  # to choose between batches
     full: Mile
     stochastic: Stochastic
 
@@ -45,6 +44,11 @@ class Auto:
     def gradient_evaluations(self) -> int:
         """Return what one chain costs on full batches."""
         return self.full.gradient_evaluations()
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it works with single rows: yes, to choose between batches."""
+        return True
 
     def with_start(self, step_size: float) -> "Auto":
         """Fill in the starting step size of both if it was left open."""

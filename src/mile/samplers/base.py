@@ -93,8 +93,24 @@ class Phase(Protocol):
         ...
 
 
+class EnergySchedule(Protocol):
+    """The variance of the energy change per dimension that tuning wants, from step to step."""
+
+    @property
+    def end(self) -> float:
+        """What it wants at last, and while sampling."""
+        ...
+
+    def value(self, step: Scalar, phase_one_steps: int, total_steps: int) -> Scalar:
+        """Return the level wanted at `step`."""
+        ...
+
+
 class Sampler(Protocol):
-    """A configured method, a frozen dataclass; the last phase records `Draw`s."""
+    """A configured method, a frozen dataclass; the last phase records `Draw`s.
+
+    Take the answers to the last two questions from `SamplerDefaults` unless the method differs.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
@@ -120,6 +136,30 @@ class Sampler(Protocol):
     def with_start(self, step_size: float) -> "Sampler":
         """Fill in the starting step size if it was left open."""
         ...
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it works with single rows of a data set, so that a bare log density is not enough."""
+        ...
+
+    @property
+    def energy_schedule(self) -> EnergySchedule | None:
+        """What tuning wants of the energy change; None for a method that is not tuned by it."""
+        ...
+
+
+class SamplerDefaults:
+    """What most samplers answer."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it works with single rows: no, the log density is enough."""
+        return False
+
+    @property
+    def energy_schedule(self) -> EnergySchedule | None:
+        """What tuning wants of the energy change: nothing."""
+        return None
 
 
 class NamedSampler(Sampler, Protocol):

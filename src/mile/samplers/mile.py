@@ -8,14 +8,14 @@ from mile._checks import check_count, check_flag, check_number
 from mile.samplers import _mclmc
 from mile.samplers._phases import MileLengthPhase, MileSamplingPhase, MileStepSizePhase
 from mile.samplers._step_size import Geometric, Linear, check_schedule
-from mile.samplers.base import check_budgets, check_fractions
+from mile.samplers.base import SamplerDefaults, check_budgets, check_fractions
 
 _SMALLEST_BUFFER = 512  # samples of phase III; below, memory is not worth a program of its own
 
 
 @_registry.sampler("mile")
 @dataclass(frozen=True, kw_only=True)
-class Mile:
+class Mile(SamplerDefaults):
     """MCLMC from a trained start, tuned in three phases with a fixed budget; the defaults are the paper's.
 
     Examples
@@ -114,6 +114,11 @@ class Mile:
     def gradient_evaluations(self) -> int:
         """Gradient evaluations of one chain: two a step, and one at the start."""
         return _mclmc.GRADIENTS_PER_STEP * (self.warmup_steps + self.sampling_steps) + 1
+
+    @property
+    def energy_schedule(self) -> Linear | Geometric:
+        """What tuning wants of the energy change."""
+        return self.schedule
 
     def with_start(self, step_size: float) -> "Mile":
         """Return this configuration with `step_size` where none was given."""

@@ -8,12 +8,12 @@ from mile._checks import check_count, check_number
 from mile.samplers import _mclmc
 from mile.samplers._naive_phases import NaiveLengthPhase, NaiveSamplingPhase, NaiveStepSizePhase
 from mile.samplers._published import Guarded, Unguarded
-from mile.samplers.base import check_budgets, check_fractions
+from mile.samplers.base import SamplerDefaults, check_budgets, check_fractions
 
 
 @_registry.sampler("naive_mclmc")
 @dataclass(frozen=True, kw_only=True)
-class NaiveMclmc:
+class NaiveMclmc(SamplerDefaults):
     """MCLMC tuned as published, the baseline of MILE's changes; the defaults are the paper's failure study.
 
     The study (in the paper's code: experiments/feasibility) changes three things of MILE: the first step size, a

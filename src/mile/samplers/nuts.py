@@ -13,12 +13,12 @@ from mile import _registry
 from mile._checks import check_count, check_number
 from mile._errors import Status
 from mile._types import Key, Position, PyTree, Scalar, Target
-from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
+from mile.samplers.base import HISTORY, LARGEST_FALL_PER_DIMENSION, Draw, Finished, SamplerDefaults, check_budgets
 
 
 @_registry.sampler("nuts")
 @dataclass(frozen=True, kw_only=True)
-class Nuts:
+class Nuts(SamplerDefaults):
     """NUTS with Stan's adaptation, by BlackJAX; the defaults are those of the paper's BDE."""
 
     title: ClassVar[str] = "NUTS"

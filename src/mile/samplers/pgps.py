@@ -30,14 +30,14 @@ from mile.samplers._path import (
     remember,
     train_field,
 )
-from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished
+from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished, SamplerDefaults
 
 _TIME_ROUNDING = 1e-4  # far above the rounding of t in float32, far below a step
 
 
 @_registry.sampler("pgps")
 @dataclass(frozen=True, kw_only=True)
-class Pgps:
+class Pgps(SamplerDefaults):
     """Path-guided particle sampling: a cloud counts as one chain, its particles are the draws.
 
     The defaults are the paper's on UCI. Particles begin at random points of p_0, as in the original: the trained

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from mile import _registry
 from mile._errors import Status
 from mile._types import Key, Position, Target
-from mile.samplers.base import Draw, Finished
+from mile.samplers.base import Draw, Finished, SamplerDefaults
 
 
 @_registry.sampler("deep_ensemble")
 @dataclass(frozen=True, kw_only=True)
-class DeepEnsemble:
+class DeepEnsemble(SamplerDefaults):
     """No sampling at all: the paper's DE baseline (Lakshminarayanan et al. 2017)."""
 
     title: ClassVar[str] = "deep ensemble"

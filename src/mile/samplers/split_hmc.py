@@ -12,12 +12,20 @@ from mile import _registry
 from mile._checks import check_count, check_flag, check_number
 from mile._errors import Status
 from mile._types import Count, Key, Number, Position, Scalar, Target
-from mile.samplers.base import HISTORY, LARGEST_BAD_SHARE, LARGEST_FALL_PER_DIMENSION, Draw, Finished, check_budgets
+from mile.samplers.base import (
+    HISTORY,
+    LARGEST_BAD_SHARE,
+    LARGEST_FALL_PER_DIMENSION,
+    Draw,
+    Finished,
+    SamplerDefaults,
+    check_budgets,
+)
 
 
 @_registry.sampler("split_hmc")
 @dataclass(frozen=True, kw_only=True)
-class SplitHmc:
+class SplitHmc(SamplerDefaults):
     """Symmetric split HMC; the defaults are what its paper found for Fashion-MNIST (section 5.3).
 
     Nothing is adapted, as in the original: step size and mass must suit the target. On a target without rows it is

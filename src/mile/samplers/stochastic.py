@@ -24,14 +24,14 @@ from mile.samplers._minibatches import GRADIENTS_PER_STEP, Fixed, MinibatchChain
 from mile.samplers._noise import Noise
 from mile.samplers._phases import TuningRecord
 from mile.samplers._step_size import Geometric, Linear, StepSize, check_schedule
-from mile.samplers.base import HISTORY, SMALLEST_TRAVEL, Draw, Finished, check_budgets
+from mile.samplers.base import HISTORY, SMALLEST_TRAVEL, Draw, Finished, SamplerDefaults, check_budgets
 
 _SHORTEST = 0.1  # steps; with such an L each step already has a direction of its own
 
 
 @_registry.sampler("stochastic")
 @dataclass(frozen=True, kw_only=True)
-class Stochastic:
+class Stochastic(SamplerDefaults):
     """MILE on mini-batches; experimental.
 
     Examples
@@ -42,8 +42,6 @@ class Stochastic:
     """
 
     title: ClassVar[str] = "stochastic MILE"
-    needs_rows: ClassVar[bool] = True
-
     batch_size: int = 256  # SMILE's configuration for tables
     warmup_steps: int = 50_000  # the same
     sampling_steps: int = 10_000  # the same
@@ -106,6 +104,16 @@ class Stochastic:
         A batch that holds all rows needs two a step, and that is what is counted then.
         """
         return GRADIENTS_PER_STEP * (self.warmup_steps + self.sampling_steps) + 1
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it works with single rows: yes, with mini-batches of them."""
+        return True
+
+    @property
+    def energy_schedule(self) -> Linear | Geometric:
+        """What tuning wants of the energy change."""
+        return self.schedule
 
     def with_start(self, step_size: float) -> "Stochastic":
         """Return this configuration with `step_size` where none was given."""
