@@ -63,10 +63,10 @@ def encoder_of(monkeypatch):
     """A function that says which encoder an estimator takes for some X, without training."""
     seen = []
 
-    def keep(dataset, *_, **__):
-        seen.append(dataset.encoder)
+    def keep(job, *_, **__):
+        seen.append(job.dataset.encoder)
 
-    monkeypatch.setattr(_base, "fit", keep)
+    monkeypatch.setattr(_base, "run_job", keep)
 
     def encoder(x, y=None, **arguments):
         MileRegressor(**arguments).fit(x, np.arange(len(x)) if y is None else y)
@@ -78,10 +78,10 @@ def encoder_of(monkeypatch):
 def dataset_of(monkeypatch, estimator, x, y, **fit_arguments):
     found = SimpleNamespace()
 
-    def keep(dataset, *_, **__):
-        found.dataset = dataset
+    def keep(job, *_, **__):
+        found.dataset = job.dataset
 
-    monkeypatch.setattr(_base, "fit", keep)
+    monkeypatch.setattr(_base, "run_job", keep)
     with pytest.warns(FitWarning, match=r"y has no value in 2 of 60 rows, which are left out\.$"):
         estimator.fit(x, y, **fit_arguments)
     return found.dataset

@@ -112,10 +112,10 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _configuration(self, n_rows: int = 0) -> Configuration:
+    def _configuration(self) -> Configuration:
         """Check every argument, so that a mistake is found before any training and an earlier fit stays as it was.
 
-        Budgets that depend on the number of rows are final only when `n_rows` is given.
+        Budgets that depend on the number of rows are those of few; `_sampler` knows them when the rows are counted.
         """
         if self.activation is not None:
             check_choice("activation", self.activation, ACTIVATIONS)
@@ -136,12 +136,11 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         check_flag("store_data", self.store_data)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
-        choose_backend(self.backend, self.address, self.n_threads)
         return {
             "n_chains": check_count("n_chains", self.n_chains),
             "prior": choose_prior(self.prior, self.prior_scale),
             "temperature": check_number("temperature", self.temperature, positive=True),
-            "sampler": self._sampler(n_rows),
+            "sampler": self._sampler(0),
             "training": Training(
                 learning_rate=check_number("learning_rate", self.learning_rate, positive=True),
                 weight_decay=check_number("weight_decay", self.weight_decay, smallest=0.0),
@@ -150,6 +149,9 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
                 stopping=Patience(epochs=check_count("patience", self.patience)),
             ),
         }
+
+    def _backend(self) -> Backend:
+        return choose_backend(self.backend, self.address, self.n_threads)
 
     def _sampler(self, n_rows: int) -> Sampler:
         is_table = self.network is None

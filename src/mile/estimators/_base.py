@@ -25,7 +25,7 @@ from mile.estimators._task import (
     choose_likelihood,
     take_rows,
 )
-from mile.execution import choose_backend
+from mile.execution import Backend
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import Table, as_array
 from mile.features.frame import Frame
@@ -33,7 +33,7 @@ from mile.features.numbers import Standardizer
 from mile.features.pixels import PixelScale, check_images, is_images
 from mile.features.table import TableEncoder
 from mile.fitting.forecast import Forecast, forecast_fit
-from mile.fitting.job import fit
+from mile.fitting.job import plan, run_job
 from mile.networks.base import Network
 from mile.sampling.chains import seed_for
 
@@ -100,10 +100,10 @@ class AbstractMileEstimator(AbstractFittedModel):
 
     def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
-        self._configuration()
+        configuration, _ = self._configuration(), self._backend()
         fresh = cast(Self, clone(self))
         task = fresh._prepare(X, y, None)
-        dataset, configuration = self._dataset(task, 0), self._configuration(len(task.x))
+        configuration["sampler"], dataset = self._sampler(len(task.x)), self._dataset(task, 0)
         network = fresh._untrained_network(task, dataset, configuration["training"])
         return forecast_fit(dataset, network, task.likelihood, **configuration)
 
@@ -115,12 +115,13 @@ class AbstractMileEstimator(AbstractFittedModel):
         target: object,
         sample_weight: WeightsLike | None,
     ) -> Self:
-        self._configuration()
+        configuration, backend = self._configuration(), self._backend()
         task = self._prepare(X, y, sample_weight)
+        configuration["sampler"] = self._sampler(len(task.x))
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
         self.target_name_ = target if isinstance(target, str) else None
-        self._fit(task, self._configuration(len(task.x)))
+        self._fit(task, configuration, backend)
         return self
 
     def _prepare(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None) -> LearningTask:
@@ -173,25 +174,21 @@ class AbstractMileEstimator(AbstractFittedModel):
         images = check_images(X, shape, self.fit_.encoder)
         return images.reshape(len(images), self.fit_.network.n_inputs)
 
-    def _fit(self, task: LearningTask, configuration: Configuration) -> None:
+    def _fit(self, task: LearningTask, configuration: Configuration, backend: Backend) -> None:
         seed = seed_for(self.run_dir, self.random_state)
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
             dataset = self._dataset(task, seed)
             network = self._network(task, dataset, configuration["training"], seed, progress)
             spent = time.perf_counter() - began
-            self.fit_ = fit(
-                dataset,
-                network,
-                task.likelihood,
-                random_state=seed,
+            self.fit_ = run_job(
+                plan(dataset, network, task.likelihood, seed=seed, **configuration),
+                backend,
                 time_limit=_time_left(self.time_limit, spent),
                 progress=progress,
                 run_dir=self.run_dir,
                 store_data=self.store_data,
                 origin=self._origin(seed),
-                backend=choose_backend(self.backend, self.address, self.n_threads),
-                **configuration,
             )
         self.fit_seconds_ = time.perf_counter() - began
 

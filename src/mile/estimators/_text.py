@@ -268,7 +268,7 @@ class MileTextClassifier(MileClassifier):
             )
         return network
 
-    def _configuration(self, n_rows: int = 0) -> Configuration:
+    def _configuration(self) -> Configuration:
         network = self._template()
         check_count("pretraining_epochs", self.pretraining_epochs)
         table = _given_table(self.embedding)
@@ -278,7 +278,7 @@ class MileTextClassifier(MileClassifier):
             raise ValueError("the network has an embedding of its own: leave embedding out.")
         if table is not None:
             replace(network, embedding=table)  # which checks its shape
-        return super()._configuration(n_rows)
+        return super()._configuration()
 
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         texts = check_texts(X)
