@@ -55,14 +55,15 @@ def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndar
     """Lay out a table for compiled code; no rows at all are allowed. Without `weight` each row counts once."""
     count, n_slots = len(x), row_bucket(len(x))
 
-    def pad(values: np.ndarray) -> Array:
+    def pad(values: np.ndarray, filler: np.ndarray | float = 0.0) -> Array:
         # Neither np.pad, which makes a further copy of a transposed table, nor jnp.asarray, which compiles.
-        padded = np.zeros((*values.shape[:-1], n_slots), values.dtype)
+        padded = np.full((*values.shape[:-1], n_slots), filler, values.dtype)
         padded[..., :count] = values
         return jax.device_put(padded)
 
     weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
-    return PaddedRows(x=pad(x.T), y=pad(y), weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
+    response = pad(y, y[..., :1] if count else 0.0)  # zero times a log density must be zero: no likelihood is infinite there
+    return PaddedRows(x=pad(x.T), y=response, weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
 
 
 def row_bucket(count: int) -> int:

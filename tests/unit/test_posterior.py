@@ -162,6 +162,12 @@ class TestValue:
             value, _ = evaluate(posterior, jnp.asarray(position))
             assert float(value) == pytest.approx(expected, rel=1e-11)
 
+    def test_empty_slots_have_a_response_that_the_likelihood_allows(self):
+        rows = pad_rows(np.ones((3, 2)), np.array([2.0, 5.0, 7.0]))
+        assert rows.y.shape == (16,)
+        assert set(np.asarray(rows.y)) == {2.0, 5.0, 7.0}
+        assert np.asarray(rows.weight)[3:].tolist() == [0.0] * 13
+
     def test_is_precise_in_float32(self, path):
         x, y = table(Gaussian(), 100, np.float32)
         posterior = build(Gaussian(), pad_rows(x, y))
