@@ -10,18 +10,8 @@ from mile.storage._manifest import Manifest, read_manifest
 from mile.storage._memory import Unsaved
 from mile.storage._platform import fingerprint
 from mile.storage._repair import repair
-from mile.storage._run import (
-    DATA,
-    SCALES,
-    Record,
-    Run,
-    check_space,
-    damaged_files,
-    has_run,
-    open_run,
-    read_record,
-    run_seconds,
-)
+from mile.storage._run import Record, Run, open_run, read_record
+from mile.storage._run_folder import DATA, SCALES, check_space, damaged_files, has_run, run_seconds
 from mile.storage._table import Table
 from mile.storage._tables import csv_lines, read_table, write_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors

@@ -9,7 +9,8 @@ from mile.storage._durable import remove, write_file
 from mile.storage._inside import check_entries, inside, name_some, read_inside
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, read_manifest
-from mile.storage._run import DATA, SCALES, Run, damaged_files, read_record
+from mile.storage._run import Run, read_record
+from mile.storage._run_folder import DATA, SCALES, damaged_files
 
 _Files = dict[str, dict[str, str]]  # chain -> kind of record -> file
 
