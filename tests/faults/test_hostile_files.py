@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from cases import case
 from models import N_CHAINS, N_DRAWS, N_INPUTS, made_estimator
 
 import mile
@@ -624,12 +625,16 @@ def test_the_files_that_are_altered_are_good_ones(tmp_path):
     assert len(CORPUS) >= 40
 
 
-@pytest.mark.parametrize("name", CORPUS)
-def test_is_refused_by_name_at_once_and_within_memory(name, tmp_path):
-    path = tmp_path / "hostile.mile"
-    CORPUS[name](path)
-    size = path.stat().st_size if path.is_file() else 0
-    check_refusal(path, 2 * size + MEMORY, FileNotFoundError if name == "link_to_nothing" else REFUSALS)
+def test_every_hostile_file_is_refused_by_name_at_once_and_within_memory(tmp_path):
+    for number, (name, write) in enumerate(CORPUS.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / "hostile.mile"
+        with case(name):
+            write(path)
+            size = path.stat().st_size if path.is_file() else 0
+            check_refusal(path, 2 * size + MEMORY, FileNotFoundError if name == "link_to_nothing" else REFUSALS)
+        shutil.rmtree(folder)
 
 
 def check_refusal(path, largest, refusals=REFUSALS):
@@ -876,11 +881,12 @@ def test_the_run_that_is_altered_is_a_good_one(finished_run, tmp_path):
     np.testing.assert_array_equal(mile.load(copied).predict(X), prediction)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_hostile_run_is_refused_by_name_at_once_and_within_memory(name, finished_run, tmp_path):
-    copied = shutil.copytree(finished_run[0], tmp_path / "hostile")
-    RUNS[name](copied)
-    check_refusal(copied, MEMORY)
+def test_every_hostile_run_is_refused_by_name_at_once_and_within_memory(finished_run, tmp_path):
+    for number, (name, alter) in enumerate(RUNS.items()):
+        copied = shutil.copytree(finished_run[0], tmp_path / str(number) / "hostile")
+        with case(name):
+            alter(copied)
+            check_refusal(copied, MEMORY)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ X, Y = load_diabetes(return_X_y=True)
 
 @pytest.fixture(scope="module")
 def client():
-    with clusters.local_cluster() as client, client.as_current():
+    with clusters.local_cluster(n_workers=1) as client, client.as_current():
         yield client
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import case
 from scipy.signal import lfilter
 from scipy.stats import norm, rankdata
 
@@ -23,9 +24,14 @@ def random_draws(seed):
     return rng.choice([1e-4, 1.0, 1e4]) * (chains + shift)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_ess_rhat_and_mcse_equal_arviz(seed):
-    draws = random_draws(seed)
+@pytest.mark.parametrize("first", range(0, 100, 50))
+def test_ess_rhat_and_mcse_equal_arviz(first):
+    for seed in range(first, first + 50):
+        with case(f"seed {seed}"):
+            check_statistics(random_draws(seed))
+
+
+def check_statistics(draws):
     functions = {
         "bulk": (convergence.ess(draws), arviz_stats.ess(draws, method="bulk")),
         "mean": (convergence.ess(draws, "mean"), arviz_stats.ess(draws, method="mean")),
@@ -36,9 +42,13 @@ def test_ess_rhat_and_mcse_equal_arviz(seed):
         np.testing.assert_allclose(ours, float(np.asarray(theirs)), rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_chainwise_statistics_equal_arviz_on_prepared_chains(seed):
-    draws = random_draws(seed)
+def test_chainwise_statistics_equal_arviz_on_prepared_chains():
+    for seed in range(20):
+        with case(f"seed {seed}"):
+            check_chainwise_statistics(random_draws(seed))
+
+
+def check_chainwise_statistics(draws):
     n_draws = draws.shape[1]
     pooled = norm.ppf((rankdata(draws).reshape(draws.shape) - 0.375) / (draws.size + 0.25))
     expected = [float(np.asarray(arviz_stats.ess(chain[None], method="identity"))) for chain in pooled]

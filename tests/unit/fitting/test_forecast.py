@@ -151,30 +151,29 @@ class TestTimeLimit:
         mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=SAMPLER, **self.OPTIONS)  # compiles
         began = time.perf_counter()
         with pytest.warns(
-            FitWarning, match=r"time limit of 6 s cut the sampling: warmup steps [\d,]+ instead of 40,000,000"
+            FitWarning, match=r"time limit of 4 s cut the sampling: warmup steps [\d,]+ instead of 40,000,000"
         ):
-            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=endless, time_limit=6, **self.OPTIONS)
+            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=endless, time_limit=4, **self.OPTIONS)
         # Twice the limit: the machine may be busy, and tuning, once planned, has no clock of its own.
-        assert time.perf_counter() - began < 12
+        assert time.perf_counter() - began < 8
         assert fit.sampler.warmup_steps < 40_000_000
         assert fit.ok.all()
         assert fit.chains.draws.shape[1] == fit.chains.logdensity.shape[1] >= 10
         assert np.isfinite(fit.predictive(np.zeros((3, 3))).mean).all()
-        # What was planned can be asked for: the same draws.
-        again = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=fit.sampler, **self.OPTIONS)
-        np.testing.assert_array_equal(again.chains.draws[:, : fit.chains.draws.shape[1]], fit.chains.draws)
 
-    def test_plan_is_kept_by_the_run_and_used_when_it_is_resumed(self, tmp_path):
+    def test_plan_can_be_asked_for_is_kept_by_the_run_and_used_when_it_is_resumed(self, tmp_path):
         endless = Mile(warmup_steps=40_000_000, sampling_steps=10_000_000, n_draws=1_000)
         options = self.OPTIONS | {"sampler": endless, "run_dir": tmp_path / "run"}
-        with pytest.warns(FitWarning, match="time limit of 4 s") as caught:
-            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), time_limit=4, **options)
+        with pytest.warns(FitWarning, match="time limit of 3 s") as caught:
+            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), time_limit=3, **options)
         assert caught[0].filename == __file__
         with pytest.warns(FitWarning, match="The time limit cut the sampling"):
             again = mile.fit(small_dataset(), NETWORK, Gaussian(), **options)
         assert again.sampler == fit.sampler
         np.testing.assert_array_equal(again.chains.draws, fit.chains.draws)
         np.testing.assert_array_equal(mile.load(tmp_path / "run").chains.draws, fit.chains.draws)
+        asked = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=fit.sampler, **self.OPTIONS)
+        np.testing.assert_array_equal(asked.chains.draws[:, : fit.chains.draws.shape[1]], fit.chains.draws)
 
     def test_cuts_the_last_phase_at_a_block_when_the_plan_was_too_bold(self, monkeypatch):
         """The plan trusts a timing; here it finds nothing to cut although the time is far too short."""

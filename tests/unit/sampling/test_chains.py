@@ -19,7 +19,7 @@ from mile.ensemble.training import Training
 from mile.execution import InProcess
 from mile.posterior import FunctionTarget, Posterior, pad_rows
 from mile.samplers._step_size import Linear
-from mile.sampling import chains as sampling
+from mile.sampling import log_density
 from mile.sampling.chains import run_chains
 
 # One small configuration for most tests: its programs are compiled once. More draws than a block's buffer holds,
@@ -240,7 +240,7 @@ class TestSteps:
                 mile.sample(*args, **options)
             return caught.value.args[0]
 
-        monkeypatch.setattr(sampling, "run_chains", catch)
+        monkeypatch.setattr(log_density, "run_chains", catch)
         return configured
 
     @pytest.mark.parametrize("dimension", [2, 100])
@@ -291,7 +291,7 @@ class TestBadArguments:
         ],
     )
     def test_are_refused_by_name(self, arguments, message, monkeypatch):
-        monkeypatch.setattr(sampling, "run_chains", lambda *args, **options: pytest.fail("the run began"))
+        monkeypatch.setattr(log_density, "run_chains", lambda *args, **options: pytest.fail("the run began"))
         with pytest.raises(ValueError, match=message):
             mile.sample(**({"logdensity": NORMAL, "positions": np.zeros((2, 3))} | arguments))
 
