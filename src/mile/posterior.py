@@ -62,7 +62,7 @@ def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndar
         return jax.device_put(padded)
 
     weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
-    response = pad(y, y[..., :1] if count else 0.0)  # zero times a log density must be zero: no likelihood is infinite there
+    response = pad(y, y[..., :1] if count else 0.0)  # where no likelihood is infinite
     return PaddedRows(x=pad(x.T), y=response, weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
 
 
