@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,17 +10,22 @@ from pathlib import Path
 
 import numpy as np
 
-from mile.features.parsing import MISSING
+from mile.features.parsing import MISSING, is_code
 
 _MOSTLY = 0.8  # a text column with this share of numbers is taken for a numeric one with mistakes
 _MOST_NAMES = 10  # columns listed in a message
 _LONGEST_CELL = 40  # characters of a cell quoted in a message
+LARGEST_EXACT = 2.0**53  # whole numbers up to here are exact in float64
+_LONGEST_WHOLE = 40  # digits: 64 bits have at most 20, and Python refuses to read some thousands
+_WHOLE = re.compile(rf"[+-]?[0-9]{{1,{_LONGEST_WHOLE}}}")
+_CODES = re.compile(r"^[ \t]*0[0-9]+[ \t]*$", re.MULTILINE)  # as `is_code`, in cells on lines of their own
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of one length: float64 with NaN for a missing number, or text (dtype object) with None for a missing one.
 
+    Whole numbers that float64 would round stay integers of 64 bits where no cell is missing, and text elsewhere.
     Messages number the rows of data from 1 and, for text files, add the line of the file at which the row begins.
     """
 
@@ -78,8 +84,12 @@ class Table:
             return
         wrong = [row for row in filled if not is_number(cells[row])]
         row = wrong[0] if wrong else filled[0]
-        if not wrong:
+        if not wrong and any(_is_rounded(cells[row]) for row in filled):
+            advice = "Whole numbers beyond 2^53 would be rounded: subtract a constant from them"
+        elif not wrong:
             advice = "The whole column is stored as text: store it as numbers"
+        elif is_code(cells[row]):
+            advice = "A zero in front makes it a code, such as a zip code: remove such zeros if it is a number"
         elif is_number(cells[row].replace(",", ".")):
             advice = "Write decimals with a point"
         elif len(filled) - len(wrong) >= _MOSTLY * len(filled):
@@ -87,20 +97,21 @@ class Table:
         else:
             advice = "Encode text columns as numbers first"
         raise ValueError(
-            f"Column {name!r} has {_excerpt(cells[row])} in {self._place(row)}, where a number is needed. "
+            f"Column {name!r} has {_excerpt(cells[row])} in {self.place(row)}, where a number is needed. "
             f"{advice}, or leave it out with --drop {shlex.quote(name)}."
         )
 
     def _refuse_gap(self, name: str, values: np.ndarray, row: int) -> None:
         missing = math.isnan(values[row])
         n_rows = int(np.count_nonzero(np.isnan(values) if missing else np.isinf(values)))
-        place = self._place(row) if n_rows == 1 else f"{n_rows} rows, first in {self._place(row)}"
+        place = self.place(row) if n_rows == 1 else f"{n_rows} rows, first in {self.place(row)}"
         raise ValueError(
             f"Column {name!r} is {'empty' if missing else 'infinite'} in {place}. Remove such rows or impute the "
             f"values, or leave it out with --drop {shlex.quote(name)}."
         )
 
-    def _place(self, row: int) -> str:
+    def place(self, row: int) -> str:
+        """Say which row of the file a row is, for a message."""
         if self.lines is None:
             return f"row {row + 1} of {self.source}"
         return f"row {row + 1} (line {self.lines[row]} of {self.source})"
@@ -125,7 +136,7 @@ def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> li
 
 
 def as_floats(cells: Sequence[str]) -> np.ndarray | None:
-    """Return the numbers that cells stand for, or None if one of them is text."""
+    """Return the numbers that cells stand for, or None if one of them is text or would not be the same as a float."""
     try:
         try:
             floats = list(map(float, cells))
@@ -133,11 +144,36 @@ def as_floats(cells: Sequence[str]) -> np.ndarray | None:
             floats = [math.nan if cell.strip() in MISSING else float(cell) for cell in cells]
     except ValueError:
         return None
-    return None if "_" in "".join(cells) else np.array(floats)  # Python reads 1_000 as a number; other programs do not
+    values, joined = np.array(floats), "\n".join(cells)
+    if "_" in joined or _CODES.search(joined):  # Python reads 1_000 as a number; other programs do not
+        return None
+    large = np.flatnonzero(np.abs(values) >= LARGEST_EXACT)
+    return None if any(_is_rounded(cells[row]) for row in large) else values
+
+
+def as_integers(cells: Sequence[str | None]) -> np.ndarray | None:
+    """Return the whole numbers of 64 bits that all cells stand for, or None if one of them is anything else."""
+    if any(cell is None or not _WHOLE.fullmatch(cell.strip()) or is_code(cell) for cell in cells):
+        return None
+    return whole_numbers([int(cell or "") for cell in cells])
+
+
+def whole_numbers(values: Sequence[int]) -> np.ndarray | None:
+    """Return integers as an array of 64 bits, or None if they do not fit."""
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= min(values) and max(values) <= np.iinfo(kind).max:
+            return np.array(values, kind)
+    return None
 
 
 def is_number(cell: str) -> bool:
-    return cell.strip() not in MISSING and as_floats([cell]) is not None
+    """Say whether a cell stands for a number, however large."""
+    return cell.strip() not in MISSING and (_is_rounded(cell) or as_floats([cell]) is not None)
+
+
+def _is_rounded(cell: str) -> bool:
+    """Say whether a cell is a whole number that float64 cannot hold."""
+    return bool(_WHOLE.fullmatch(cell.strip())) and not is_code(cell) and int(cell) != float(cell)
 
 
 def _unknown(name: str, columns: Sequence[str], source: str) -> ValueError:

@@ -4,13 +4,14 @@ import csv
 import gzip
 import io
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO, cast
 
 import numpy as np
 
-from mile.storage._table import MISSING, Table, as_floats, choose, is_number
+from mile.storage._table import LARGEST_EXACT, MISSING, Table, as_floats, as_integers, choose, is_number
 
 _HEAD = 1 << 16  # characters looked at to tell text from other files and to find the delimiter
 _BLOCK = 10_000  # rows held as text at a time
@@ -83,12 +84,14 @@ def _read_plain(
 ) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Read the rest of a file in which these columns hold numbers only, quickly; None if it is not so simple."""
     blank: list[int] = []
+    edge = re.escape(delimiter)
+    code = re.compile(rf"(?:^|{edge}) *0[0-9]+ *(?:$|[\r\n{edge}])")
 
     def plain() -> Iterator[str]:
         for number, line in enumerate(file, start):
             if not line.strip("\r\n"):
                 blank.append(number)
-            elif line.count(delimiter) == width - 1 and '"' not in line:
+            elif line.count(delimiter) == width - 1 and '"' not in line and not code.search(line):
                 yield line
             else:
                 raise ValueError
@@ -100,6 +103,8 @@ def _read_plain(
             itertools.chain([first], rows), delimiter=delimiter, comments=None, usecols=indices, ndmin=2
         )
     except (ValueError, StopIteration):
+        return None
+    if (np.abs(values) >= LARGEST_EXACT).any():
         return None
     lines = np.arange(start, start + len(values) + len(blank))
     return list(values.T.copy()), np.setdiff1d(lines, blank) if blank else lines
@@ -128,7 +133,11 @@ def _read_cells(file: TextIO, delimiter: str, indices: list[int], path: Path) ->
         for index, found in texts.items():
             cells = (record[2][index] for record in block)
             found += [None if cell.strip() in MISSING else cell for cell in cells]
-    arrays = [
-        np.concatenate(numbers[index]) if index in numbers else np.array(texts[index], object) for index in indices
-    ]
+    arrays = [np.concatenate(numbers[index]) if index in numbers else _exact(texts[index]) for index in indices]
     return arrays, np.array(lines, int)
+
+
+def _exact(cells: list[str | None]) -> np.ndarray:
+    """Return cells that are no floats as integers, or else as text."""
+    integers = as_integers(cells)
+    return np.array(cells, object) if integers is None else integers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from mile.storage._durable import sync_folders, write_file
-from mile.storage._table import Table, choose
+from mile.storage._table import LARGEST_EXACT, Table, choose
 from mile.storage._table_text import read_text
 
 if TYPE_CHECKING:
@@ -115,16 +115,26 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> Table:
 
 
 def _from_arrow(pyarrow: ModuleType, column: "ChunkedArray", name: str, path: Path) -> np.ndarray:
-    """Return numbers and booleans in float64, all else (categories and dates too) as text."""
+    """Return numbers and booleans as numbers, all else (categories and dates too) as text."""
     kind, types = column.type, pyarrow.types
-    tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    tests = (types.is_boolean, types.is_floating, types.is_decimal, types.is_null)
     try:
+        if types.is_integer(kind):
+            return _from_integers(pyarrow, column)
         if any(test(kind) for test in tests):
             return column.cast(pyarrow.float64(), safe=False).to_numpy()
         plain = column.cast(kind.value_type) if types.is_dictionary(kind) else column
         return np.array(plain.cast(pyarrow.string()).to_pylist(), object)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: column {name!r} has type {kind}, which is neither numbers nor text.") from error
+
+
+def _from_integers(pyarrow: ModuleType, column: "ChunkedArray") -> np.ndarray:
+    """Return whole numbers as floats if these are the same, else as integers, or as text if cells are missing."""
+    try:
+        return column.cast(pyarrow.float64()).to_numpy()
+    except pyarrow.ArrowInvalid:
+        return column.to_numpy() if not column.null_count else np.array(column.cast("string").to_pylist(), object)
 
 
 def _import_arrow(path: Path, verb: str) -> tuple[ModuleType, ModuleType]:
@@ -177,7 +187,9 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 def _from_numpy(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "U":
         return np.array([cell or None for cell in array.tolist()], object)
-    return array.astype(np.float64)
+    values = array.astype(np.float64)
+    is_rounded = array.dtype.kind in "iu" and (np.abs(values) >= LARGEST_EXACT).any()
+    return array if is_rounded else values
 
 
 def _aligned(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

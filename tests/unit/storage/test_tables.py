@@ -71,6 +71,27 @@ def test_other_words_are_text(word, save):
     assert read_table(save(f'x\n1\n"{word}"\n')).column("x").tolist() == ["1", word]
 
 
+def test_digits_after_a_zero_are_text_in_the_whole_column(save):
+    table = read_table(save("zip,size\n01234,0.5\n98765,00.5\n10000,-0\n"))
+    assert table.column("zip").tolist() == ["01234", "98765", "10000"]
+    assert table.column("size").tolist() == [0.5, 0.5, 0.0]
+    assert read_table(save("zip\n0\n10\n")).column("zip").tolist() == [0, 10]
+    assert read_table(save('zip,b\n"007",x\n')).column("zip").tolist() == ["007"]
+
+
+def test_whole_numbers_beyond_the_exact_ones_of_floats_stay_as_they_are(save, npz):
+    large = [2**53, 2**53 + 1, -5]
+    unsigned = [2**64 - 1, 2**64 - 2, 0]
+    rows = "\n".join(f"{a},{b}" for a, b in zip(large, unsigned, strict=True))
+    files = [save(f"a,b\n{rows}\n"), npz(a=np.array(large), b=np.array(unsigned, np.uint64))]
+    for path in files:
+        assert as_lists(read_table(path)) == {"a": large, "b": unsigned}
+    assert read_table(save(f"a\n{2**53 + 1}\nNA\n")).column("a").tolist() == [str(2**53 + 1), None]
+    assert read_table(save(f"a\n{2**53 + 1}\n0.5\n")).column("a").tolist() == [str(2**53 + 1), "0.5"]
+    assert read_table(save("a\n1e300\ninf\n")).column("a").tolist() == [1e300, np.inf]
+    assert "beyond 2^53" in complaint(read_table(save(f"a\n{2**53 + 1}\nNA\n")).matrix, ["a"])
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("name", ["data.csv", "data.CSV", "data.tsv", "data.txt", "data.csv.gz"])
 def test_delimiter_is_found_whatever_the_suffix(delimiter, name, save):
@@ -521,7 +542,6 @@ def test_parquet_types_become_numbers_or_text(tmp_path):
     assert table.columns == tuple(columns)
     numeric = {
         "half": [0.5, np.nan],
-        "large": [2.0**60, 3],
         "flag": [1, np.nan],
         "nothing": [np.nan] * 2,
         "a.b": [1, 2],
@@ -529,6 +549,7 @@ def test_parquet_types_become_numbers_or_text(tmp_path):
     for name, expected in numeric.items():
         assert table.column(name).dtype == np.float64
         np.testing.assert_array_equal(table.column(name), expected)
+    assert table.column("large").tolist() == [2**60 + 1, 3]
     for name, expected in {"text": ["a", None], "category": ["u", None]}.items():
         assert table.column(name).tolist() == expected
     assert table.column("day").tolist() == ["2020-01-31", None]
