@@ -270,6 +270,17 @@ class TestMissingResponses:
         dataset = dataset_of(monkeypatch, MileRegressor(), FRAME, price, sample_weight=weight)
         np.testing.assert_array_equal(dataset.train.weight, dataset.train.number + 1.0)
 
+    def test_whole_numbers_beside_gaps_are_not_rounded(self, monkeypatch):
+        labels = [2**53, 2**53 + 1] * 30
+        labels[3], labels[40] = None, np.nan
+        dataset = dataset_of(monkeypatch, MileClassifier(), FRAME, labels)
+        assert dataset.response.labels.tolist() == [2**53, 2**53 + 1]
+
+    def test_numbers_that_float64_cannot_tell_apart_are_refused(self):
+        for y in (np.arange(N_ROWS, dtype=np.uint64) + np.uint64(2**63), [2**70 + row for row in range(N_ROWS)]):
+            with pytest.raises(ValueError, match=r"y has \d+ in row \d+, a whole number that is rounded"):
+                MileRegressor().fit(FRAME, y)
+
     def test_a_list_of_texts_may_have_gaps(self, monkeypatch):
         labels = ["yes", "no"] * 30
         labels[3], labels[40] = None, np.nan

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mile.cli._data import LIKELIHOODS, LearningInput, fitted
+from mile.cli._data import LearningInput, fitted
+from mile.cli._target import LIKELIHOODS
 from mile.estimators.loading import Model
 from mile.features.pixels import PixelScale, check_images
 from mile.storage import read_arrays

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mile.cli._console import Console
-from mile.cli._data import LIKELIHOODS, read_problem
+from mile.cli._data import read_problem
+from mile.cli._target import LIKELIHOODS
 from mile.features.base import ColumnReport
 from mile.features.table import TableEncoder
 

@@ -5,7 +5,8 @@ from typing import TypeGuard
 
 import numpy as np
 
-from mile.cli._data import LIKELIHOODS, LearningInput, response_for
+from mile.cli._data import LearningInput, response_for
+from mile.cli._target import LIKELIHOODS, drop_unknown, known_rows, with_gaps
 from mile.estimators import MileTextClassifier
 from mile.estimators.loading import Model
 from mile.storage import Table, read_table
@@ -29,9 +30,10 @@ def read_text_problem(path: Path, text: str, target: str | None, drop: list[str]
     if drop:
         raise ValueError("--drop leaves out features, but with --text that column is the only one.")
     table = read_table(path)
-    texts, labels = _texts(table, text), LIKELIHOODS["classification"].read(table, target)
+    texts, known = _texts(table, text), known_rows(table, target)
+    labels = LIKELIHOODS["classification"].read(table.take(known), target)
     reason = f"{target!r} has {len(np.unique(labels))} different labels"
-    return LearningInput(texts, labels, (text,), "classification", reason, target)
+    return LearningInput(texts, with_gaps(labels, known, len(table)), (text,), "classification", reason, target)
 
 
 def read_texts(
@@ -41,7 +43,10 @@ def read_texts(
     table = read_table(path)
     if known and target is None:
         raise ValueError("The model does not know its target's name: give --target.")
-    response = response_for(model, table, target) if known and target is not None else None
+    response = None
+    if known and target is not None:
+        table = drop_unknown(table, target)
+        response = response_for(model, table, target)
     name = model.text_name_ or _only_text(table, target)
     return _texts(table, name), response
 

@@ -11,8 +11,9 @@ import typer
 from mile import metrics
 from mile._errors import CorruptFileError
 from mile.cli._console import Console, figure, table
-from mile.cli._data import drop_unknown, feature_names, features_for, fitted, kept_columns, response_for
+from mile.cli._data import feature_names, features_for, fitted, kept_columns, response_for
 from mile.cli._images import read_images
+from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
