@@ -140,6 +140,27 @@ class TestFittedToAMixedFrame:
         for table in tables:
             np.testing.assert_array_equal(fitted.predict(table), expected)
 
+    def test_predictions_are_a_frame_of_the_same_library(self, fitted):
+        polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+        rows = FRAME[:5].set_axis(list("edcba"))
+        found = fitted.predict_frame(rows, interval=0.8, quantiles=[0.5])
+        assert isinstance(found, pd.DataFrame)
+        assert found.index.tolist() == list("edcba")
+        assert found.columns.tolist() == ["mean", "std", "lower_80", "upper_80", "q0.5"]
+        np.testing.assert_array_equal(found["mean"], fitted.predict(rows))
+        np.testing.assert_array_equal(found[["lower_80", "upper_80"]], fitted.predict_interval(rows, 0.8))
+        for table, kind in (
+            (polars.from_pandas(rows), polars.DataFrame),
+            (polars.from_pandas(rows).lazy(), polars.DataFrame),
+            (pyarrow.Table.from_pandas(rows), pyarrow.Table),
+            (rows.to_numpy(object), pd.DataFrame),
+        ):
+            other = fitted.predict_frame(table, interval=0.8, quantiles=[0.5])
+            assert isinstance(other, kind)
+            np.testing.assert_array_equal(np.asarray(other["mean"]), found["mean"])
+        with pytest.raises(ValueError, match="interval must lie strictly between 0 and 1; got 90"):
+            fitted.predict_frame(rows, interval=90)
+
     def test_an_array_with_another_number_of_columns_is_refused(self, fitted):
         with pytest.raises(ValueError, match="X has 6 features, but MileRegressor is expecting 7"):
             fitted.predict(FRAME.to_numpy(object)[:, 1:])
@@ -191,6 +212,9 @@ class TestKindsThatTheUserGives:
         again = mile.load(tmp_path / "model.mile")
         assert again.columns == asked
         np.testing.assert_array_equal(again.predict_proba(FRAME), model.predict_proba(FRAME))
+        frame = model.predict_frame(FRAME)
+        assert frame.columns.tolist() == ["label", "probability", "p_a", "p_b"]
+        assert frame["label"].tolist() == model.predict(FRAME).tolist()
 
     def test_they_make_a_table_of_an_array(self, encoder_of):
         encoder = encoder_of(np.arange(36.0).reshape(12, 3) % 4, columns={"x1": "category"}, validation_fraction=0.0)
