@@ -2,7 +2,6 @@
 
 import difflib
 import math
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mile.features.parsing import MISSING, is_code
+from mile.features.parsing import is_code
+from mile.storage._cells import is_number, is_rounded
 
 _MOSTLY = 0.8  # a text column with this share of numbers is taken for a numeric one with mistakes
 _MOST_NAMES = 10  # columns listed in a message
 _LONGEST_CELL = 40  # characters of a cell quoted in a message
-LARGEST_EXACT = 2.0**53  # whole numbers up to here are exact in float64
-_LONGEST_WHOLE = 40  # digits: 64 bits have at most 20, and Python refuses to read some thousands
-_WHOLE = re.compile(rf"[+-]?[0-9]{{1,{_LONGEST_WHOLE}}}")
-_CODES = re.compile(r"^[ \t]*0[0-9]+[ \t]*$", re.MULTILINE)  # as `is_code`, in cells on lines of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +29,10 @@ class Table:
     arrays: tuple[np.ndarray, ...]
     source: str  # name of the file, for messages
     lines: np.ndarray | None = None  # of a text file: the line at which each row begins
+    rows: np.ndarray | None = None  # the place of each row in its file; None: as they are
+    files: tuple[str, ...] = ()  # names of several files
+    file_of: np.ndarray | None = None  # of several files: which one each row is from
+    remark: str = ""  # what was assumed of a file that is not in the usual form
 
     def __len__(self) -> int:
         return len(self.arrays[0]) if self.arrays else 0
@@ -51,8 +51,13 @@ class Table:
 
     def take(self, rows: np.ndarray) -> "Table":
         """Return some of the rows; messages still name the lines of the file."""
-        lines = None if self.lines is None else self.lines[rows]
-        return replace(self, arrays=tuple(array[rows] for array in self.arrays), lines=lines)
+        return replace(
+            self,
+            arrays=tuple(array[rows] for array in self.arrays),
+            lines=None if self.lines is None else self.lines[rows],
+            rows=rows if self.rows is None else self.rows[rows],
+            file_of=None if self.file_of is None else self.file_of[rows],
+        )
 
     def is_plain(self, names: Sequence[str]) -> bool:
         """Say whether all cells of some columns are finite numbers."""
@@ -84,7 +89,7 @@ class Table:
             return
         wrong = [row for row in filled if not is_number(cells[row])]
         row = wrong[0] if wrong else filled[0]
-        if not wrong and any(_is_rounded(cells[row]) for row in filled):
+        if not wrong and any(is_rounded(cells[row]) for row in filled):
             advice = "Whole numbers beyond 2^53 would be rounded: subtract a constant from them"
         elif not wrong:
             advice = "The whole column is stored as text: store it as numbers"
@@ -112,9 +117,11 @@ class Table:
 
     def place(self, row: int) -> str:
         """Say which row of the file a row is, for a message."""
-        if self.lines is None:
-            return f"row {row + 1} of {self.source}"
-        return f"row {row + 1} (line {self.lines[row]} of {self.source})"
+        number = (row if self.rows is None else int(self.rows[row])) + 1
+        source = self.source if self.file_of is None else self.files[int(self.file_of[row])]
+        return (
+            f"row {number} of {source}" if self.lines is None else f"row {number} (line {self.lines[row]} of {source})"
+        )
 
 
 def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> list[str]:
@@ -133,47 +140,6 @@ def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> li
         if name not in known:
             raise _unknown(name, names, path.name)
     return list(names if wanted is None else dict.fromkeys(wanted))
-
-
-def as_floats(cells: Sequence[str]) -> np.ndarray | None:
-    """Return the numbers that cells stand for, or None if one of them is text or would not be the same as a float."""
-    try:
-        try:
-            floats = list(map(float, cells))
-        except ValueError:
-            floats = [math.nan if cell.strip() in MISSING else float(cell) for cell in cells]
-    except ValueError:
-        return None
-    values, joined = np.array(floats), "\n".join(cells)
-    if "_" in joined or _CODES.search(joined):  # Python reads 1_000 as a number; other programs do not
-        return None
-    large = np.flatnonzero(np.abs(values) >= LARGEST_EXACT)
-    return None if any(_is_rounded(cells[row]) for row in large) else values
-
-
-def as_integers(cells: Sequence[str | None]) -> np.ndarray | None:
-    """Return the whole numbers of 64 bits that all cells stand for, or None if one of them is anything else."""
-    if any(cell is None or not _WHOLE.fullmatch(cell.strip()) or is_code(cell) for cell in cells):
-        return None
-    return whole_numbers([int(cell or "") for cell in cells])
-
-
-def whole_numbers(values: Sequence[int]) -> np.ndarray | None:
-    """Return integers as an array of 64 bits, or None if they do not fit."""
-    for kind in (np.int64, np.uint64):
-        if np.iinfo(kind).min <= min(values) and max(values) <= np.iinfo(kind).max:
-            return np.array(values, kind)
-    return None
-
-
-def is_number(cell: str) -> bool:
-    """Say whether a cell stands for a number, however large."""
-    return cell.strip() not in MISSING and (_is_rounded(cell) or as_floats([cell]) is not None)
-
-
-def _is_rounded(cell: str) -> bool:
-    """Say whether a cell is a whole number that float64 cannot hold."""
-    return bool(_WHOLE.fullmatch(cell.strip())) and not is_code(cell) and int(cell) != float(cell)
 
 
 def _unknown(name: str, columns: Sequence[str], source: str) -> ValueError:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mile.storage import Table, _table_text, _tables, csv_lines, read_table, write_table
-from mile.storage._table import MISSING
+from mile.features.parsing import MISSING
+from mile.storage import Table, _table_text, _table_writing, csv_lines, read_table, write_table
 
 
 @pytest.fixture
@@ -203,9 +203,8 @@ def test_ragged_rows_are_named(value, row, found, columns, save):
         ("1.5,2\n3,4\n", "has no header row: the first line holds only numbers; add a line with column names."),
         ('a,b\n1,"x\n2,y\n', "from line 2 on: unexpected end of data"),
         ('a,b\n1,x\n2,"y"z\n', "from line 3 on: ',' expected after '\"'"),
-        (b"a,b\n1,\xff\xfe\n", "is not text in UTF-8"),
         (b"PK\x03\x04\x00\x00", "is not a text file"),
-        ("a,b\n1,2\n".encode("utf-16"), "is not text in UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16")[:-1], "is not text in UTF-16"),
     ],
 )
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.tsv"])
@@ -220,11 +219,6 @@ def test_columns_are_checked_even_if_not_asked_for(save):
     assert "two columns named 'b'" in complaint(read_table, save("a,b,b\n1,2,3\n"), ["a"])
 
 
-def test_bytes_that_are_not_text_are_found_anywhere(save):
-    content = b"a,b\n" + b"1,2\n" * 100_000 + b"3,\xff\n"
-    assert "is not text in UTF-8" in complaint(read_table, save(content))
-
-
 @pytest.mark.parametrize("damage", ["cut", "changed", "not gzip"])
 @pytest.mark.parametrize("value", ["2", "x"])
 def test_damaged_gzip_is_refused(damage, value, tmp_path):
@@ -237,9 +231,23 @@ def test_damaged_gzip_is_refused(damage, value, tmp_path):
 
 def test_missing_files_folders_and_other_suffixes_are_named(tmp_path, save):
     assert complaint(read_table, tmp_path / "no.csv", kind=FileNotFoundError) == f"There is no file {tmp_path}/no.csv."
-    assert "is a folder" in complaint(read_table, tmp_path)
-    message = complaint(read_table, save("a\n1\n", "data.xlsx"))
-    assert all(suffix in message for suffix in (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz"))
+    assert "is a folder without Parquet files" in complaint(read_table, tmp_path)
+    message = complaint(read_table, save("a\n1\n", "data.ods"))
+    suffixes = (
+        ".csv",
+        ".csv.gz",
+        ".tsv",
+        ".txt",
+        ".parquet",
+        ".npz",
+        ".jsonl",
+        ".ndjson",
+        ".feather",
+        ".arrow",
+        ".xlsx",
+    )
+    assert all(suffix in message for suffix in suffixes)
+    assert "cannot be read" in complaint(read_table, save("a\n1\n", "data.parquet.gz"))
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.npz"])
@@ -288,7 +296,7 @@ def test_a_mostly_numeric_column_names_the_cell_that_is_no_number(save):
 
 
 def test_decimal_commas_and_long_or_broken_cells_are_explained(save):
-    assert "Write decimals with a point" in complaint(read_table(save("x;y\n1,5;2\n")).matrix, ["x"])
+    assert "Write decimals with a point" in complaint(read_table(save('x,y\n"1,5",2\n')).matrix, ["x"])
     message = complaint(read_table(save('x\n"a\n' + "b" * 1000 + '"\n')).matrix, ["x"])
     assert "'a\\nbbb" in message
     assert len(message) < 300
@@ -495,7 +503,7 @@ def test_a_write_that_fails_leaves_the_earlier_file(tmp_path):
 
 
 def test_the_name_of_a_written_file_is_forced_to_disk(tmp_path):
-    with mock.patch.object(_tables, "sync_folders") as forced:
+    with mock.patch.object(_table_writing, "sync_folders") as forced:
         write_table(tmp_path / "out.csv", {"a": np.ones(1)})
     forced.assert_called_once_with([tmp_path / "out.csv"], tmp_path)
 
