@@ -128,6 +128,19 @@ class TestUse:
         assert "Warning: Texts that training did not have and that count as rare ones in 'city': 1." in result.stderr
         assert len(result.stdout.splitlines()) == 2
 
+    def test_several_files_in_an_unusual_form_are_one_table(self, folder, regression):
+        new = folder / "new"
+        new.mkdir()
+        for place in range(2):
+            row = f"Rome;{place},5;1;no;True;yes;1001"
+            (new / f"{place}.csv").write_text(f"city;size;rooms;garden;is_new;sold;zip\n{row}\n")
+        result = succeed("predict", regression[0], new / "*.csv")
+        assert len(result.stdout.splitlines()) == 3
+        assert "0.csv is read with semicolons between cells and decimal commas" in result.stderr
+        assert "decimal" not in succeed("predict", regression[0], new / "*.csv", "--quiet").stderr
+        (new / "2.csv").write_text("city\nRome\n")
+        assert "2.csv has no column 'size', which 0.csv has" in fail("predict", regression[0], new / "*.csv")
+
     def test_a_missing_column_is_named(self, folder, regression):
         path = folder / "short.csv"
         path.write_text("size,rooms\n1,2\n")

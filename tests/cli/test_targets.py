@@ -74,3 +74,8 @@ def test_dates_are_refused_with_advice(inspected):
     assert "holds dates, such as '2020-01-01' in row 1 (line 2 of data.csv)" in line
     assert "days since a fixed date" in line
     assert inspected(cells, "--task", "classification")["task"] == "classification"
+
+
+def test_a_word_for_missing_cells_may_be_given(inspected):
+    answer = inspected(with_cell("oops"), "--missing", "oops")
+    assert (answer["task"], answer["rows_without_target"]) == ("regression", 1)

@@ -8,6 +8,7 @@ import typer
 
 from mile import _registry
 from mile.cli._console import Console, guarded, show_tracebacks
+from mile.cli._reading import DataFile, reads_data
 
 app = typer.Typer(
     help="Bayesian neural networks by Microcanonical Langevin Ensembles: predictions with intervals you can trust.",
@@ -18,7 +19,13 @@ app = typer.Typer(
 )
 
 Data = Annotated[
-    Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv, .parquet or .npz; or images and labels, X and y, in .npz.")
+    DataFile,
+    typer.Argument(
+        parser=DataFile,
+        metavar="DATA",
+        help="A table: .csv, .tsv, .txt, .jsonl (also .gz, .zst), .parquet, .feather, .xlsx or .npz; several as a "
+        "quoted pattern, or a folder of Parquet files; or images and labels, X and y, in .npz.",
+    ),
 ]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
@@ -85,6 +92,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")
 
 @app.command()
 @guarded
+@reads_data
 def fit(
     data: Data,
     target: Target = None,
@@ -125,6 +133,7 @@ def fit(
 
 @app.command()
 @guarded
+@reads_data
 def inspect(
     data: Data,
     target: Target = None,
@@ -166,6 +175,7 @@ def resume(
 
 @app.command()
 @guarded
+@reads_data
 def predict(
     model: Model,
     data: Data,
@@ -188,6 +198,7 @@ def predict(
 
 @app.command()
 @guarded
+@reads_data
 def evaluate(
     model: Model, data: Data, target: OptionalTarget = None, as_json: Json = False, quiet: Quiet = False
 ) -> None:
@@ -199,10 +210,14 @@ def evaluate(
 
 @app.command()
 @guarded
+@reads_data
 def report(
     model: Model,
     data: Annotated[
-        Path | None, typer.Option(help="Test rows; default: the validation rows that the run keeps.")
+        DataFile | None,
+        typer.Option(
+            parser=DataFile, metavar="DATA", help="Test rows; default: the validation rows that the run keeps."
+        ),
     ] = None,
     target: OptionalTarget = None,
     out: Annotated[
@@ -219,6 +234,7 @@ def report(
 
 @app.command()
 @guarded
+@reads_data
 def forecast(
     data: Data,
     target: Target = None,

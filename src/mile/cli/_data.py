@@ -1,16 +1,16 @@
 """From a table on disk to features, a response and the kind of task."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mile.cli._reading import DataFile
 from mile.cli._target import LIKELIHOODS, TASKS, decide, known_rows, with_gaps
 from mile.estimators.loading import Model
 from mile.features.frame import Frame
 from mile.fitting.result import Fit
-from mile.storage import Table, read_table
+from mile.storage import Table
 
 
 class LearningInput(NamedTuple):
@@ -29,7 +29,7 @@ class LearningInput(NamedTuple):
         return (len(self.y), len(self.features)) if isinstance(self.x, dict) else self.x.shape
 
 
-def read_kinds(path: Path, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def read_kinds(data: DataFile, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return what the user says of columns: a kind by name, from lists of names by kind.
 
     Raises
@@ -39,7 +39,7 @@ def read_kinds(path: Path, target: str | None, asked: Mapping[str, Iterable[str]
     """
     if not any(asked.values()):
         return {}
-    table, kinds = read_table(path), {}
+    table, kinds = data.table, {}
     for kind, given in asked.items():
         for name in [part for text in given for part in _names(text, table)]:
             table.column(name)  # must be there
@@ -56,18 +56,18 @@ def _names(text: str, table: Table) -> list[str]:
 
 
 def read_problem(
-    path: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
+    data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
 ) -> LearningInput:
     """Read a table and decide what kind of response it has; `kinds` says what columns are."""
     if task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
-    table = read_table(path)
+    table = data.table
     table.column(target)  # must be there
     for name in drop:
         table.column(name)
     features = tuple(name for name in table.columns if name != target and name not in drop)
     if not features:
-        raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
+        raise ValueError(f"{data} has no column besides {target!r} to predict it from.")
     known = known_rows(table, target)
     task, reason = decide(table.take(known), target, task)
     y = with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))

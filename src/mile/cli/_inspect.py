@@ -1,12 +1,12 @@
 """`mile inspect`: what a fit would take the columns of a table for."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from mile.cli._console import Console
 from mile.cli._data import read_problem
+from mile.cli._reading import DataFile
 from mile.cli._target import LIKELIHOODS
 from mile.features.base import ColumnReport
 from mile.features.table import TableEncoder
@@ -16,7 +16,7 @@ _HEADER = ("column", "kind", "values", "missing", "what is done")
 
 
 def inspect(
-    console: Console, data: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
+    console: Console, data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
 ) -> None:
     """Print each column's kind, range or levels, missing share, and what becomes of it."""
     problem = read_problem(data, target, drop, task, kinds)

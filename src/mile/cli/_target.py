@@ -1,5 +1,6 @@
 """What a column to predict is: numbers, classes, or neither, which is refused with advice."""
 
+import shlex
 from collections import Counter
 
 import numpy as np
@@ -110,7 +111,8 @@ def _refuse_strays(table: Table, target: str) -> None:
     count = "the only cell" if n_strays == 1 else f"the first of {n_strays:,} cells"
     raise ValueError(
         f"The target {target!r} has {_excerpt(cells[row])} in {table.place(row)}, {count} that is no number. Correct "
-        "or empty it; if the target holds labels, give --task classification."
+        f"or empty it, or give --missing {shlex.quote(cells[row][:_LONGEST_CELL])} to leave such rows out; if the "
+        "target holds labels, give --task classification."
     )
 
 
