@@ -145,7 +145,7 @@ def inspect(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what a fit would take each column of a table for, and what it would leave out; fits nothing."""
+    """Show what a fit would take each column of a table for, and warn of what may mislead; fits nothing."""
     from mile.cli import _fit, _inspect
 
     if target is None:

@@ -1,4 +1,4 @@
-"""`mile inspect`: what a fit would take the columns of a table for."""
+"""`mile inspect`: what a fit would take the columns of a table for, and what may mislead in them."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,9 @@ from mile.cli._console import Console
 from mile.cli._data import read_problem
 from mile.cli._reading import DataFile
 from mile.cli._target import LIKELIHOODS
+from mile.diagnose.tables import table_warnings
 from mile.features.base import ColumnReport
+from mile.features.frame import Frame
 from mile.features.table import TableEncoder
 
 _LONGEST_CELL = 60  # characters
@@ -18,7 +20,7 @@ _HEADER = ("column", "kind", "values", "missing", "what is done")
 def inspect(
     console: Console, data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
 ) -> None:
-    """Print each column's kind, range or levels, missing share, and what becomes of it."""
+    """Print each column's kind, range or levels, missing share, what becomes of it, and warnings."""
     problem = read_problem(data, target, drop, task, kinds)
     is_plain = not isinstance(problem.x, dict)
     columns = dict(zip(problem.features, problem.x.T, strict=True)) if isinstance(problem.x, np.ndarray) else problem.x
@@ -28,17 +30,22 @@ def inspect(
     # A fit standardizes a table of finite numbers.
     encoder = TableEncoder(kinds=kinds or {}, squash="none" if is_plain else "smooth")
     chosen = {name: values[known] for name, values in columns.items()}
-    found = encoder.fit(chosen, y=learned.encode(response))
+    frame, codes = Frame.of(chosen), learned.encode(response)
+    found = encoder.fit(frame, y=codes)
+    warnings = table_warnings(found, frame, codes)
     n_missing = len(problem.y) - len(known)
     gaps = f" {n_missing:,} rows without a target are left out." if n_missing else ""
     console.say(f"{data}: {len(known):,} rows, {len(columns)} columns, {problem.task}: {problem.reason}.{gaps}\n")
     console.say(column_table(found.describe()))
+    for warning in warnings:
+        console.say(f"\nWarning: {warning.sentence}")
     console.answer(
         {
             "rows": len(known),
             "rows_without_target": n_missing,
             "task": problem.task,
             "columns": [report._asdict() for report in found.describe()],
+            "warnings": [warning._asdict() for warning in warnings],
         }
     )
 
