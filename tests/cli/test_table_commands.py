@@ -164,6 +164,33 @@ class TestUse:
             assert "<b>Bonn" not in page
 
 
+HOSTILE = "\x1b]0;owned\x07=x"
+
+
+class TestHostileNames:
+    def test_no_command_reaches_a_terminal(self, folder):
+        path = folder / f"bad{HOSTILE}.csv"
+        rows = [f"{row},{row / 7},{HOSTILE}{row % 2}" for row in range(N_ROWS)]
+        path.write_text("\n".join([f"size,{HOSTILE},label", *rows]) + "\n")
+        results = [
+            succeed("inspect", path, "--target", "label"),
+            succeed("inspect", path, "--target", "label", "--json"),
+            invoke("inspect", path, "--target", HOSTILE + "y"),
+            invoke("fit", folder / HOSTILE, "--target", "y"),
+            invoke("predict", folder / HOSTILE, path),
+        ]
+        for result in results:
+            assert result.output
+            assert "\x1b" not in result.output, result.output
+            assert "\x07" not in result.output
+
+    def test_formulas_are_neutral_in_predictions_unless_asked_for(self, folder, data, regression):
+        bad = folder / "formulas.csv"
+        bad.write_text(data.read_text().replace("house-3,", '"=HYPERLINK(""x"")",'))
+        assert "\n\"'=HYPERLINK" in succeed("predict", regression[0], bad).stdout
+        assert '\n"=HYPERLINK' in succeed("predict", regression[0], bad, "--keep-formulas").stdout
+
+
 class TestInspect:
     def test_prints_what_a_fit_would_do(self, data):
         text = succeed("inspect", data, "--target", "price", "--category", "zip").stdout

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mile import _registry
-from mile.cli._console import Console, guarded, show_tracebacks
+from mile.cli._console import Console, LogFormatter, guarded, show_tracebacks
 from mile.cli._reading import DataFile, reads_data
 
 app = typer.Typer(
@@ -188,12 +188,15 @@ def predict(
         str | None,
         typer.Option(help="Columns to copy beside the predictions, with commas; default: those that identify rows."),
     ] = None,
+    keep_formulas: Annotated[
+        bool, typer.Option("--keep-formulas", help="Write texts such as =A1 to CSV without an apostrophe before them.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
     from mile.cli import _use
 
-    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep)
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas)
 
 
 @app.command()
@@ -389,5 +392,7 @@ def main(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
 ) -> None:
     """Set up what all commands share."""
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     show_tracebacks(traceback)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from mile._printable import one_line
 from mile.cli._console import Console
 from mile.cli._data import read_problem
 from mile.cli._reading import DataFile
@@ -52,7 +53,7 @@ def inspect(
 
 def column_table(reports: list[ColumnReport]) -> str:
     """Return what became of columns as a table for people."""
-    lines = [_HEADER, *(tuple(map(_shown, _cells(report))) for report in reports)]
+    lines = [_HEADER, *(tuple(one_line(cell, _LONGEST_CELL) for cell in _cells(report)) for report in reports)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_HEADER))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -62,9 +63,3 @@ def column_table(reports: list[ColumnReport]) -> str:
 def _cells(report: ColumnReport) -> tuple[str, ...]:
     done = f"{report.treatment}: {report.reason}" if report.reason else report.treatment
     return report.name, report.kind, report.values, f"{report.missing:.1%}" if report.missing else "", done
-
-
-def _shown(text: str) -> str:
-    """Return a text on one line, without what a terminal would take for a command."""
-    plain = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return plain if len(plain) <= _LONGEST_CELL else f"{plain[: _LONGEST_CELL - 1]}…"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mile._printable import without_commands
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -67,7 +69,7 @@ class DataFile:
 
         found = read_table(self.path, options=self._options or ReadOptions())
         if found.remark and not self._quiet:
-            typer.echo(found.remark, err=True)
+            typer.echo(without_commands(found.remark), err=True)
         return found
 
     @functools.cached_property

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import typer
 
 from mile import metrics
 from mile._errors import CorruptFileError
@@ -35,6 +34,7 @@ def predict(
     interval: float,
     quantiles: str | None,
     keep: str | None = None,
+    keep_formulas: bool = False,
 ) -> None:
     """Predict every row of a table."""
     if not 0.0 < interval < 1.0:
@@ -46,10 +46,10 @@ def predict(
     columns = predictive.columns(interval, levels)
     columns = {name: cells for name, cells in kept.items() if name not in columns} | columns
     if out is None:
-        for line in csv_lines(columns):
-            typer.echo(line)
+        for line in csv_lines(columns, keep_formulas=keep_formulas):
+            console.row(line)
     else:
-        write_table(out, columns)
+        write_table(out, columns, keep_formulas=keep_formulas)
         console.say(f"{len(predictive):,} rows predicted: {out}")
 
 

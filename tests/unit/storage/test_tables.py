@@ -446,7 +446,8 @@ def test_floats_come_back_to_the_last_bit(tmp_path_factory, values, suffix):
 def test_text_comes_back_unless_it_stands_for_missing(tmp_path_factory, values, alone):
     path = tmp_path_factory.mktemp("texts") / "data.csv"
     cells = np.array([*values, "a word"], object)  # the last keeps the column from being numeric
-    write_table(path, {"t": cells} if alone else {"t": cells, "n": np.arange(len(cells)), "u": cells[::-1]})
+    columns = {"t": cells} if alone else {"t": cells, "n": np.arange(len(cells)), "u": cells[::-1]}
+    write_table(path, columns, keep_formulas=True)
     expected = [None if cell is None or cell.strip() in MISSING else cell for cell in cells]
     table = read_table(path)
     assert table.column("t").tolist() == expected
@@ -479,6 +480,18 @@ def test_lines_are_plain_csv():
         '1e+300,3,1,"two\nlines",',
     ]
     assert list(csv_lines({"x": np.array([np.nan])})) == ["x", '""']
+
+
+def test_texts_that_a_spreadsheet_would_run_get_an_apostrophe_unless_asked(tmp_path):
+    texts = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "a=1", "-3.5", "+7", "", None]
+    columns = {"=name": np.array(texts, object), "n": -np.arange(11.0)}
+    lines = list(csv_lines(columns))
+    assert lines[0] == "'=name,n"
+    begun = [line.removeprefix('"')[:2] for line in lines[1:]]
+    assert begun == ["'=", "'+", "'-", "'@", "'\t", "'\r", "a=", "-3", "+7", ",-", ",-"]
+    assert lines[2].endswith("-1.0")
+    kept = list(csv_lines(columns, keep_formulas=True))
+    assert kept[:2] == ["=name,n", "=1+1,-0.0"]
 
 
 @pytest.mark.parametrize("columns", [{}, {"a": np.ones(2), "b": np.ones(3)}, {"a": np.ones((2, 2))}])
