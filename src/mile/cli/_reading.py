@@ -89,10 +89,18 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command with an argument `data` the options about files, and hand it the file that knows them."""
 
     @functools.wraps(command)
-    def with_options(data: DataFile | None = None, **given: object) -> None:
-        said = {name: given.pop(name, None) for name in _OPTIONS}
+    def with_options(
+        data: DataFile | None = None,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+        encoding: str | None = None,
+        missing: Sequence[str] | None = None,
+        unpack: str | None = None,
+        **given: object,
+    ) -> None:
+        options = _read_options(delimiter, decimal, encoding, missing, unpack)
         is_quiet = bool(given.get("quiet") or given.get("as_json"))
-        command(data=data and DataFile(data.path, _read_options(**said), quiet=is_quiet), **given)
+        command(data=data and DataFile(data.path, options, quiet=is_quiet), **given)
 
     own = inspect.signature(command)
     added = [

@@ -151,7 +151,7 @@ def _order(columns: dict[str, np.ndarray], y: np.ndarray) -> Iterator[TableWarni
         known = np.isfinite(values)
         if known.sum() < _FEWEST_ROWS or np.ptp(values[known]) == 0:
             continue
-        correlation = float(stats.spearmanr(np.arange(len(values))[known], values[known]).statistic)
+        correlation = np.corrcoef(np.arange(known.sum()), stats.rankdata(values[known]))[0, 1]
         if abs(correlation) > _ORDERED:
             yield TableWarning(
                 "time order",

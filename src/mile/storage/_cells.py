@@ -57,7 +57,7 @@ class Cells(NamedTuple):
         values, joined = np.array(floats), "\n".join(cells)
         if "_" in joined or _CODES.search(joined):  # Python reads 1_000 as a number; other programs do not
             return None
-        large = np.flatnonzero(np.abs(values) >= LARGEST_EXACT)
+        large = np.flatnonzero(np.abs(values) >= LARGEST_EXACT).tolist()
         return None if any(is_rounded(cells[row]) for row in large) else self.without_missing(values)
 
     def without_missing(self, values: np.ndarray) -> np.ndarray:

@@ -85,7 +85,9 @@ def read_excel(path: Path, columns: Sequence[str] | None, options: ReadOptions) 
     return _from_sheet(rows, columns, path, options)
 
 
-def _from_sheet(rows: list[list[object]], columns: Sequence[str] | None, path: Path, options: ReadOptions) -> Table:
+def _from_sheet(
+    rows: Sequence[Sequence[object]], columns: Sequence[str] | None, path: Path, options: ReadOptions
+) -> Table:
     filled = [(number, row) for number, row in enumerate(rows, 1) if any(cell is not None for cell in row)]
     if not filled:
         raise ValueError(f"{path} is empty.")
@@ -98,8 +100,8 @@ def _from_sheet(rows: list[list[object]], columns: Sequence[str] | None, path: P
     return Table(tuple(chosen), arrays, path.name, np.array([number for number, _ in filled[1:]], int))
 
 
-def _padded(row: list[object], width: int) -> Iterator[object]:
-    return iter((row + [None] * width)[:width])
+def _padded(row: Sequence[object], width: int) -> Iterator[object]:
+    return iter([*row, *[None] * width][:width])
 
 
 def _text(value: object) -> str | None:
