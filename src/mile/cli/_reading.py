@@ -59,7 +59,8 @@ class DataFile:
     @property
     def run(self) -> Path:
         """The run directory for a fit to it: its name, or its folder's name where it is a pattern for several."""
-        source = self.path if _PATTERN.isdisjoint(self.path.name) else self.path.absolute().parent
+        path = self.path.absolute()
+        source = path if _PATTERN.isdisjoint(path.name) else path.parent
         return Path(f"{source.name.split('.')[0]}.run")
 
     @functools.cached_property

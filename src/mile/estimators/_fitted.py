@@ -180,7 +180,8 @@ class AbstractFittedModel(AbstractArguments):
         >>> import pandas as pd
         >>> from mile import MileRegressor
         >>> houses = pd.DataFrame({"size": range(40), "city": ["Oslo", "Rome"] * 20}, index=range(100, 140))
-        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(houses, houses["size"] * 2.0)
+        >>> model = MileRegressor(sampler="deep_ensemble", n_chains=2, max_epochs=3, random_state=0)
+        >>> model = model.fit(houses, houses["size"] * 2.0)
         >>> model.predict_frame(houses.head(2), interval=0.5).columns.tolist()
         ['mean', 'std', 'lower_50', 'upper_50']
         """

@@ -46,12 +46,13 @@ class Cells(NamedTuple):
 
     def floats(self, cells: Sequence[str]) -> np.ndarray | None:
         """Return the numbers that cells stand for, or None if one of them is text or would not be the same as float."""
-        cells = cells if self.decimal == "." else list(map(self.pointed, cells))
+        pointed = cells if self.decimal == "." else list(map(self.pointed, cells))
         try:
             try:
-                floats = list(map(float, cells))
+                floats = list(map(float, pointed))
             except ValueError:
-                floats = [math.nan if self.is_empty(cell) else float(cell) for cell in cells]
+                pairs = zip(cells, pointed, strict=True)
+                floats = [math.nan if self.is_empty(cell) else float(number) for cell, number in pairs]
         except ValueError:
             return None
         values, joined = np.array(floats), "\n".join(cells)

@@ -4,6 +4,7 @@ import datetime
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,18 @@ from mile.storage._unpacking import ReadOptions
 if TYPE_CHECKING:
     from mile._types import Json
 
+# What openpyxl and its parsers raise for files that are damaged, or no Excel files.
+_NO_SHEET = (
+    OSError,
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 _MANY_NAMES = 10_000  # columns of a file of JSON lines, where every line may add some
 
 
@@ -32,6 +45,8 @@ def read_json_lines(path: Path, columns: Sequence[str] | None, options: ReadOpti
                 if line.strip():
                     _append(cells, _record(line, number, path), len(lines))
                     lines.append(number)
+                if len(cells) > _MANY_NAMES:
+                    raise ValueError(f"{path} has more than {_MANY_NAMES:,} names: all lines must have the same ones.")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8; JSON lines must be.") from None
     for found in cells.values():
@@ -58,10 +73,6 @@ def _append(cells: dict[str, list[str | None]], record: "dict[str, Json]", n_row
     """Add a row; cells that earlier rows did not have are empty there."""
     for name, value in record.items():
         found = cells.setdefault(name, [])
-        if len(cells) > _MANY_NAMES:
-            raise ValueError(
-                f"The lines have more than {_MANY_NAMES:,} different names: each must name the same columns."
-            )
         found += [None] * (n_rows - len(found))
         found.append(_text(value))
 
@@ -76,12 +87,15 @@ def read_excel(path: Path, columns: Sequence[str] | None, options: ReadOptions) 
         ) from None
     try:
         with zipfile.ZipFile(path) as archive:
-            options.refuse_large(path, sum(member.file_size for member in archive.infolist()))
-        with path.open("rb") as file:
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
-    except (OSError, KeyError, IndexError, TypeError, SyntaxError, EOFError, zipfile.BadZipFile) as error:
+            n_bytes = sum(member.file_size for member in archive.infolist())
+        rows = []
+        if n_bytes <= options.limit(path):
+            with path.open("rb") as file:
+                book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+                rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+    except _NO_SHEET as error:
         raise ValueError(f"{path} is not a whole Excel file.") from error
+    options.refuse_large(path, n_bytes)
     return _from_sheet(rows, columns, path, options)
 
 

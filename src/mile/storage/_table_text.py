@@ -96,16 +96,18 @@ def _read_plain(
     blank: list[int] = []
     delimiter, cells = table.format.delimiter, table.cells
     edge = re.escape(delimiter)
-    code = re.compile(rf"(?:^|{edge}) *0[0-9]+ *(?:$|[\r\n{edge}])")
+    # Digits after a leading zero, which are no number; a pattern that begins with a plain character is found quickly.
+    code = rf" *0[0-9]+ *(?:$|[\r\n{edge}])"
+    first_code, later_code = re.compile(code), re.compile(edge + code)
 
     def plain() -> Iterator[str]:
         for number, line in enumerate(file, start):
             if not line.strip("\r\n"):
                 blank.append(number)
-            elif line.count(delimiter) == width - 1 and '"' not in line and not code.search(line):
-                yield cells.pointed(line)
-            else:
+            elif line.count(delimiter) != width - 1 or '"' in line or first_code.match(line) or later_code.search(line):
                 raise ValueError
+            else:
+                yield cells.pointed(line)
 
     try:
         rows = plain()

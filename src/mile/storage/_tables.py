@@ -46,7 +46,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None, options: ReadOp
     """
     with _explained(path):
         files = files_of(path)
-    return combined([_read_file(file, columns, options) for file in files], str(path))
+    tables = [_read_file(file, columns, options) for file in files]
+    if len({file.name for file in files}) < len(files):
+        tables = [replace(table, source=str(file)) for table, file in zip(tables, files, strict=True)]
+    return combined(tables, str(path))
 
 
 def _read_file(path: Path, columns: Sequence[str] | None, options: ReadOptions) -> Table:

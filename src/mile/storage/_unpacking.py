@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 PACKED = (".gz", ".zst")
 _LEAST_LIMIT = 256 << 20  # bytes that every file may unpack to
 _LARGEST_RATIO = 100  # of unpacked to packed: tables have at most some tens, files made to fill memory a thousand
+_BUFFER = 1 << 20  # bytes unpacked at a time
 _SUFFIXES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -82,7 +83,7 @@ def open_unpacked(path: Path, options: ReadOptions) -> BinaryIO:
     if suffix not in PACKED:
         return path.open("rb")
     opener = gzip.GzipFile if suffix == ".gz" else _open_zstandard
-    return io.BufferedReader(_Limited(opener(path), path, options))
+    return io.BufferedReader(_Limited(opener(path), path, options), _BUFFER)
 
 
 class _Readable(Protocol):
@@ -98,7 +99,7 @@ class _Limited(io.RawIOBase):
 
     def __init__(self, stream: _Readable, path: Path, options: ReadOptions) -> None:
         self._stream, self._path, self._options = stream, path, options
-        self._n_bytes = 0
+        self._n_bytes, self._limit = 0, options.limit(path)
 
     def readable(self) -> bool:
         return True
@@ -106,7 +107,8 @@ class _Limited(io.RawIOBase):
     def readinto(self, buffer: "bytearray | memoryview", /) -> int:
         part = self._stream.read(len(buffer))
         self._n_bytes += len(part)
-        self._options.refuse_large(self._path, self._n_bytes)
+        if self._n_bytes > self._limit:
+            self._options.refuse_large(self._path, self._n_bytes)
         buffer[: len(part)] = part
         return len(part)
 

@@ -19,7 +19,7 @@ ROWS = [{name: None if cells[row] != cells[row] else cells[row] for name, cells 
 def save(tmp_path):
     def write(content, name="data.csv"):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
@@ -81,8 +81,8 @@ def test_commas_that_may_separate_thousands_are_not_guessed(save):
 
 
 def test_the_user_may_say_it_all(save):
-    options = ReadOptions(delimiter="#", decimal=",", encoding="latin-1", missing=("oops", "-999"))
-    table = read_table(save("a#b#c\n1,5#-999#é\noops#2#oops\n".encode("latin-1")), options=options)
+    options = ReadOptions(delimiter="#", decimal=",", encoding="latin-1", missing=("n.a.", "-999"))
+    table = read_table(save("a#b#c\n1,5#-999#é\nn.a.#2#n.a.\n".encode("latin-1")), options=options)
     np.testing.assert_array_equal(table.matrix(["a", "b"], with_gaps=True), [[1.5, np.nan], [np.nan, 2]])
     assert table.column("c").tolist() == ["é", None]
     assert table.remark == ""
@@ -135,6 +135,7 @@ def test_the_first_sheet_of_an_excel_file_is_read(save, tmp_path):
     check(table)
     assert table.lines.tolist() == [3, 4, 5]
     assert "is not a whole Excel file" in complaint(save(b"PK\x03\x04", "bad.xlsx"))
+    assert "unpacks to more than" in complaint(tmp_path / "data.xlsx", ReadOptions(most_bytes=1000))
 
 
 def test_what_is_not_installed_is_named(save, monkeypatch):
@@ -164,6 +165,8 @@ def test_a_pattern_or_a_folder_stands_for_several_files(save, tmp_path):
     with pytest.raises(ValueError, match=r"Column 'a' has 'oops' in row 2 \(line 3 of two\.csv\)"):
         table.matrix(["a"])
     assert table.take(np.array([3])).place(0) == "row 2 (line 3 of two.csv)"
+    save("b,a\nz,3\n", "part/more/one.csv")
+    assert read_table(tmp_path / "part" / "**" / "one.csv").place(2) == f"row 2 (line 3 of {tmp_path}/part/one.csv)"
     save("a,c\n1,2\n", "part/zoo.csv")
     assert "zoo.csv has no column 'b', which one.csv has" in complaint(tmp_path / "part" / "*.csv")
     assert "matches" in complaint(tmp_path / "part" / "*.npz", kind=FileNotFoundError)
