@@ -41,8 +41,14 @@ def read_feather(path: Path, columns: Sequence[str] | None, options: ReadOptions
         with path.open("rb") as file:
             is_stream = file.read(len(_MAGIC)) != _MAGIC
             file.seek(0)
-            table = (ipc.open_stream if is_stream else ipc.open_file)(file).read_all()
-            chosen = choose(table.column_names, columns, path)
+            opened = (ipc.open_stream if is_stream else ipc.open_file)(file)
+            chosen = choose(opened.schema.names, columns, path)
+            batches, n_bytes = [], 0
+            for batch in opened if is_stream else map(opened.get_batch, range(opened.num_record_batches)):
+                n_bytes += batch.nbytes
+                options.refuse_large(path, n_bytes)
+                batches.append(batch)
+            table = pyarrow.Table.from_batches(batches, opened.schema)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a whole Feather file: {' '.join(str(error).split())}") from error
     return Table(tuple(chosen), tuple(_from_arrow(pyarrow, table[name], name, path) for name in chosen), path.name)

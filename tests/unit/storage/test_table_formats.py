@@ -191,6 +191,9 @@ def test_files_that_unpack_to_too_much_are_refused_unless_allowed(save, tmp_path
     sink = io.BytesIO()
     pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"a": np.zeros(100_000)}), sink)
     files["data.parquet"] = sink.getvalue()
+    sink = io.BytesIO()
+    pytest.importorskip("pyarrow.feather").write_feather(pyarrow.table({"a": np.zeros(100_000)}), sink)
+    files["data.feather"] = sink.getvalue()
     for name, content in files.items():
         path = save(content, name)
         assert "unpacks to more than 0.1 MB" in complaint(path, small), name
