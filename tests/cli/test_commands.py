@@ -132,9 +132,10 @@ class TestFit:
     )
     def test_chooses_the_task_by_the_target(self, data, target, task, expected):
         from mile.cli._data import read_problem
+        from mile.cli._reading import DataFile
 
         drop = ["kind"] if target != "kind" else []
-        assert read_problem(data, target, drop, task).task == expected
+        assert read_problem(DataFile(data), target, drop, task).task == expected
 
 
 class TestPredict:

@@ -128,6 +128,19 @@ class TestUse:
         assert "Warning: Texts that training did not have and that count as rare ones in 'city': 1." in result.stderr
         assert len(result.stdout.splitlines()) == 2
 
+    def test_several_files_in_an_unusual_form_are_one_table(self, folder, regression):
+        new = folder / "new"
+        new.mkdir()
+        for place in range(2):
+            row = f"Rome;{place},5;1;no;True;yes;1001"
+            (new / f"{place}.csv").write_text(f"city;size;rooms;garden;is_new;sold;zip\n{row}\n")
+        result = succeed("predict", regression[0], new / "*.csv")
+        assert len(result.stdout.splitlines()) == 3
+        assert "0.csv is read with semicolons between cells and decimal commas" in result.stderr
+        assert "decimal" not in succeed("predict", regression[0], new / "*.csv", "--quiet").stderr
+        (new / "2.csv").write_text("city\nRome\n")
+        assert "2.csv has no column 'size', which 0.csv has" in fail("predict", regression[0], new / "*.csv")
+
     def test_a_missing_column_is_named(self, folder, regression):
         path = folder / "short.csv"
         path.write_text("size,rooms\n1,2\n")
@@ -149,6 +162,33 @@ class TestUse:
             assert "3 levels: &lt;b&gt;Bonn&lt;/b&gt;, Oslo, Rome" in page
             assert "left out: it is an identifier" in page
             assert "<b>Bonn" not in page
+
+
+HOSTILE = "\x1b]0;owned\x07=x"
+
+
+class TestHostileNames:
+    def test_no_command_reaches_a_terminal(self, folder):
+        path = folder / f"bad{HOSTILE}.csv"
+        rows = [f"{row},{row / 7},{HOSTILE}{row % 2}" for row in range(N_ROWS)]
+        path.write_text("\n".join([f"size,{HOSTILE},label", *rows]) + "\n")
+        results = [
+            succeed("inspect", path, "--target", "label"),
+            succeed("inspect", path, "--target", "label", "--json"),
+            invoke("inspect", path, "--target", HOSTILE + "y"),
+            invoke("fit", folder / HOSTILE, "--target", "y"),
+            invoke("predict", folder / HOSTILE, path),
+        ]
+        for result in results:
+            assert result.output
+            assert "\x1b" not in result.output, result.output
+            assert "\x07" not in result.output
+
+    def test_formulas_are_neutral_in_predictions_unless_asked_for(self, folder, data, regression):
+        bad = folder / "formulas.csv"
+        bad.write_text(data.read_text().replace("house-3,", '"=HYPERLINK(""x"")",'))
+        assert "\n\"'=HYPERLINK" in succeed("predict", regression[0], bad).stdout
+        assert '\n"=HYPERLINK' in succeed("predict", regression[0], bad, "--keep-formulas").stdout
 
 
 class TestInspect:

@@ -140,6 +140,27 @@ class TestFittedToAMixedFrame:
         for table in tables:
             np.testing.assert_array_equal(fitted.predict(table), expected)
 
+    def test_predictions_are_a_frame_of_the_same_library(self, fitted):
+        polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+        rows = FRAME[:5].set_axis(list("edcba"))
+        found = fitted.predict_frame(rows, interval=0.8, quantiles=[0.5])
+        assert isinstance(found, pd.DataFrame)
+        assert found.index.tolist() == list("edcba")
+        assert found.columns.tolist() == ["mean", "std", "lower_80", "upper_80", "q0.5"]
+        np.testing.assert_array_equal(found["mean"], fitted.predict(rows))
+        np.testing.assert_array_equal(found[["lower_80", "upper_80"]], fitted.predict_interval(rows, 0.8))
+        for table, kind in (
+            (polars.from_pandas(rows), polars.DataFrame),
+            (polars.from_pandas(rows).lazy(), polars.DataFrame),
+            (pyarrow.Table.from_pandas(rows), pyarrow.Table),
+            (rows.to_numpy(object), pd.DataFrame),
+        ):
+            other = fitted.predict_frame(table, interval=0.8, quantiles=[0.5])
+            assert isinstance(other, kind)
+            np.testing.assert_array_equal(np.asarray(other["mean"]), found["mean"])
+        with pytest.raises(ValueError, match="interval must lie strictly between 0 and 1; got 90"):
+            fitted.predict_frame(rows, interval=90)
+
     def test_an_array_with_another_number_of_columns_is_refused(self, fitted):
         with pytest.raises(ValueError, match="X has 6 features, but MileRegressor is expecting 7"):
             fitted.predict(FRAME.to_numpy(object)[:, 1:])
@@ -191,6 +212,9 @@ class TestKindsThatTheUserGives:
         again = mile.load(tmp_path / "model.mile")
         assert again.columns == asked
         np.testing.assert_array_equal(again.predict_proba(FRAME), model.predict_proba(FRAME))
+        frame = model.predict_frame(FRAME)
+        assert frame.columns.tolist() == ["label", "probability", "p_a", "p_b"]
+        assert frame["label"].tolist() == model.predict(FRAME).tolist()
 
     def test_they_make_a_table_of_an_array(self, encoder_of):
         encoder = encoder_of(np.arange(36.0).reshape(12, 3) % 4, columns={"x1": "category"}, validation_fraction=0.0)
@@ -269,6 +293,17 @@ class TestMissingResponses:
         weight = np.arange(N_ROWS) + 1.0
         dataset = dataset_of(monkeypatch, MileRegressor(), FRAME, price, sample_weight=weight)
         np.testing.assert_array_equal(dataset.train.weight, dataset.train.number + 1.0)
+
+    def test_whole_numbers_beside_gaps_are_not_rounded(self, monkeypatch):
+        labels = [2**53, 2**53 + 1] * 30
+        labels[3], labels[40] = None, np.nan
+        dataset = dataset_of(monkeypatch, MileClassifier(), FRAME, labels)
+        assert dataset.response.labels.tolist() == [2**53, 2**53 + 1]
+
+    def test_numbers_that_float64_cannot_tell_apart_are_refused(self):
+        for y in (np.arange(N_ROWS, dtype=np.uint64) + np.uint64(2**63), [2**70 + row for row in range(N_ROWS)]):
+            with pytest.raises(ValueError, match=r"y has \d+ in row \d+, a whole number that is rounded"):
+                MileRegressor().fit(FRAME, y)
 
     def test_a_list_of_texts_may_have_gaps(self, monkeypatch):
         labels = ["yes", "no"] * 30

@@ -13,7 +13,7 @@ from sentences import BUDGET, SMALL, some_sentences
 from sklearn.base import clone
 
 import mile
-from mile import MileClassifier, MileTextClassifier
+from mile import FitWarning, MileClassifier, MileTextClassifier
 from mile._errors import UntrustedFileError
 from mile._progress import Silent
 from mile.ensemble.embeddings import load_embedding, load_tokenizer
@@ -264,13 +264,20 @@ class TestRefusals:
         ("labels", "message"),
         [
             (["a"] * 80, "at least 2 classes"),
-            ([*LABELS[:79], None], "row 79"),
+            ([None] * 80, "missing value in each of the 80 rows"),
             ([LABELS] * 80, "y should be a 1d array"),
         ],
     )
     def test_labels_that_cannot_be_used_are_named(self, labels, message):
         with pytest.raises(ValueError, match=message):
             estimator().fit(TEXTS, labels)
+
+    def test_rows_without_a_label_are_left_out_with_a_count(self, monkeypatch):
+        kept = []
+        monkeypatch.setattr(_base, "fit", lambda dataset, *_, **__: kept.append(dataset.train.number))
+        with pytest.warns(FitWarning, match=r"y has no value in 2 of 80 rows, which are left out\.$"):
+            estimator(validation_fraction=0.0).fit(TEXTS, [None, *LABELS[1:79], np.nan])
+        np.testing.assert_array_equal(np.sort(kept[0]), np.arange(1, 79))
 
     def test_one_text_is_not_enough(self):
         with pytest.raises(ValueError, match="at least 2 texts"):

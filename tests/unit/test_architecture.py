@@ -12,6 +12,7 @@ RANKS = [
     [
         "_types",
         "_errors",
+        "_printable",
         "_schema",
         "_registry",
         "_checks",

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from mile import _registry
-from mile.cli._console import Console, guarded, show_tracebacks
+from mile.cli._console import Console, LogFormatter, guarded, show_tracebacks
+from mile.cli._reading import DataFile, reads_data
 
 app = typer.Typer(
     help="Bayesian neural networks by Microcanonical Langevin Ensembles: predictions with intervals you can trust.",
@@ -18,7 +19,13 @@ app = typer.Typer(
 )
 
 Data = Annotated[
-    Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv, .parquet or .npz; or images and labels, X and y, in .npz.")
+    DataFile,
+    typer.Argument(
+        parser=DataFile,
+        metavar="DATA",
+        help="A table: .csv, .tsv, .txt, .jsonl (also .gz, .zst), .parquet, .feather, .xlsx or .npz; several as a "
+        "quoted pattern, or a folder of Parquet files; or images and labels, X and y, in .npz.",
+    ),
 ]
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
@@ -85,6 +92,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")
 
 @app.command()
 @guarded
+@reads_data
 def fit(
     data: Data,
     target: Target = None,
@@ -125,6 +133,7 @@ def fit(
 
 @app.command()
 @guarded
+@reads_data
 def inspect(
     data: Data,
     target: Target = None,
@@ -136,7 +145,7 @@ def inspect(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what a fit would take each column of a table for, and what it would leave out; fits nothing."""
+    """Show what a fit would take each column of a table for, and warn of what may mislead; fits nothing."""
     from mile.cli import _fit, _inspect
 
     if target is None:
@@ -166,6 +175,7 @@ def resume(
 
 @app.command()
 @guarded
+@reads_data
 def predict(
     model: Model,
     data: Data,
@@ -178,16 +188,20 @@ def predict(
         str | None,
         typer.Option(help="Columns to copy beside the predictions, with commas; default: those that identify rows."),
     ] = None,
+    keep_formulas: Annotated[
+        bool, typer.Option("--keep-formulas", help="Write texts such as =A1 to CSV without an apostrophe before them.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
     from mile.cli import _use
 
-    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep)
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas)
 
 
 @app.command()
 @guarded
+@reads_data
 def evaluate(
     model: Model, data: Data, target: OptionalTarget = None, as_json: Json = False, quiet: Quiet = False
 ) -> None:
@@ -199,10 +213,14 @@ def evaluate(
 
 @app.command()
 @guarded
+@reads_data
 def report(
     model: Model,
     data: Annotated[
-        Path | None, typer.Option(help="Test rows; default: the validation rows that the run keeps.")
+        DataFile | None,
+        typer.Option(
+            parser=DataFile, metavar="DATA", help="Test rows; default: the validation rows that the run keeps."
+        ),
     ] = None,
     target: OptionalTarget = None,
     out: Annotated[
@@ -219,6 +237,7 @@ def report(
 
 @app.command()
 @guarded
+@reads_data
 def forecast(
     data: Data,
     target: Target = None,
@@ -373,5 +392,7 @@ def main(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
 ) -> None:
     """Set up what all commands share."""
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     show_tracebacks(traceback)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import logging
 import math
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 import typer
 
 from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, ResourceError, RunLockedError
+from mile._printable import without_commands
 
 if TYPE_CHECKING:
     from mile._types import Json
@@ -46,7 +48,11 @@ class Console:
     def say(self, text: str = "") -> None:
         """Print a line for people."""
         if self.talkative:
-            typer.echo(text)
+            typer.echo(without_commands(text))
+
+    def row(self, line: str) -> None:
+        """Print a line of a table; for programs as it is, for a terminal without what it would obey."""
+        typer.echo(without_commands(line) if sys.stdout.isatty() else line)
 
     def answer(self, numbers: Mapping[str, object]) -> None:
         """Print a command's result for machines, if they asked for it."""
@@ -105,8 +111,16 @@ def fail(text: str, *, code: int = FAILED, cause: BaseException | None = None) -
     """Print one line and leave."""
     if _show_tracebacks and cause is not None:
         traceback.print_exception(cause)
-    typer.echo(f"Error: {' '.join(text.split())}", err=True)
+    typer.echo(without_commands(f"Error: {' '.join(text.split())}"), err=True)
     raise typer.Exit(code) from cause
+
+
+class LogFormatter(logging.Formatter):
+    """Messages of the log alone, without what a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message of a record."""
+        return without_commands(super().format(record))
 
 
 @contextlib.contextmanager
@@ -114,7 +128,7 @@ def _one_line_warnings() -> Iterator[None]:
     """Show our warnings as one line each, and hide those of libraries, which are for developers."""
 
     def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-        typer.echo(f"Warning: {message}", err=True)
+        typer.echo(without_commands(f"Warning: {message}"), err=True)
 
     with warnings.catch_warnings():
         if not sys.warnoptions:

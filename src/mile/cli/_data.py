@@ -1,23 +1,16 @@
 """From a table on disk to features, a response and the kind of task."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mile._errors import warn
+from mile.cli._reading import DataFile
+from mile.cli._target import LIKELIHOODS, TASKS, decide, known_rows, with_gaps
 from mile.estimators.loading import Model
 from mile.features.frame import Frame
 from mile.fitting.result import Fit
-from mile.likelihoods import AbstractLikelihood, Categorical, Gaussian
-from mile.storage import Table, read_table
-
-# How a response is read where no model says it; a task without one is decided by what the column holds.
-LIKELIHOODS: dict[str, type[AbstractLikelihood]] = {kind.task: kind for kind in (Gaussian, Categorical)}
-TASKS = ("auto", *LIKELIHOODS)
-_MOST_CODES = 10  # different whole numbers that are taken for classes
-_LARGEST_TEXT_SHARE = 0.5  # different texts per row, above which a column is not taken for classes
+from mile.storage import Table
 
 
 class LearningInput(NamedTuple):
@@ -36,7 +29,7 @@ class LearningInput(NamedTuple):
         return (len(self.y), len(self.features)) if isinstance(self.x, dict) else self.x.shape
 
 
-def read_kinds(path: Path, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def read_kinds(data: DataFile, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return what the user says of columns: a kind by name, from lists of names by kind.
 
     Raises
@@ -46,7 +39,7 @@ def read_kinds(path: Path, target: str | None, asked: Mapping[str, Iterable[str]
     """
     if not any(asked.values()):
         return {}
-    table, kinds = read_table(path), {}
+    table, kinds = data.table, {}
     for kind, given in asked.items():
         for name in [part for text in given for part in _names(text, table)]:
             table.column(name)  # must be there
@@ -63,66 +56,24 @@ def _names(text: str, table: Table) -> list[str]:
 
 
 def read_problem(
-    path: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
+    data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
 ) -> LearningInput:
     """Read a table and decide what kind of response it has; `kinds` says what columns are."""
     if task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
-    table = read_table(path)
-    response = table.column(target)
+    table = data.table
+    table.column(target)  # must be there
     for name in drop:
         table.column(name)
     features = tuple(name for name in table.columns if name != target and name not in drop)
     if not features:
-        raise ValueError(f"{path} has no column besides {target!r} to predict it from.")
-    known = _known(response)
-    if not known.size:
-        raise ValueError(f"The target {target!r} is empty in all {len(table):,} rows of {table.source}.")
-    task, reason = _decide(table.take(known), target, response[known], task)
-    y = _with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
+        raise ValueError(f"{data} has no column besides {target!r} to predict it from.")
+    known = known_rows(table, target)
+    task, reason = decide(table.take(known), target, task)
+    y = with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
     if table.is_plain(features) and not kinds:
         return LearningInput(table.matrix(features), y, features, task, reason, target)
     return LearningInput({name: table.column(name) for name in features}, y, features, task, reason, target)
-
-
-def _known(response: np.ndarray) -> np.ndarray:
-    """Return the rows that have a response."""
-    return np.array([row for row, cell in enumerate(response.tolist()) if cell is not None and cell == cell], int)
-
-
-def _with_gaps(values: np.ndarray, known: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return values of some rows in their places among all rows, which estimators leave out with a count."""
-    if len(known) == n_rows:
-        return values
-    spread = np.full(n_rows, None, object)
-    spread[known] = values.tolist()
-    return spread.astype(np.float64) if values.dtype.kind == "f" else spread
-
-
-def drop_unknown(table: Table, target: str) -> Table:
-    """Return the rows of a table whose target is known, and warn of others."""
-    known = _known(table.column(target))
-    if not known.size:
-        raise ValueError(f"The target {target!r} is empty in all {len(table):,} rows of {table.source}.")
-    if len(known) < len(table):
-        left_out = len(table) - len(known)
-        warn(f"{target!r} has no value in {left_out:,} of {len(table):,} rows, which are left out.")
-    return table.take(known)
-
-
-def _decide(table: Table, target: str, response: np.ndarray, task: str) -> tuple[str, str]:
-    if task != "auto":
-        return task, "as asked for"
-    n_values = len({value for value in response.tolist() if value is not None})
-    if response.dtype == object:
-        if n_values <= _LARGEST_TEXT_SHARE * len(response):
-            return "classification", f"{target!r} is text with {n_values} different values"
-        LIKELIHOODS["regression"].read(table, target)  # names the first cell that is not a number
-        raise AssertionError("unreachable: a column of texts that are all numbers would have been read as numbers")
-    known = response[np.isfinite(response)]
-    if n_values <= _MOST_CODES and np.all(known == np.round(known)) and n_values < len(response):
-        return "classification", f"{target!r} has only {n_values} different whole numbers"
-    return "regression", f"{target!r} is a number"
 
 
 def features_for(model: Model, table: Table, target: str | None) -> np.ndarray | Frame:

@@ -14,6 +14,7 @@ from mile._progress import duration
 from mile.cli._console import Console, figure, table
 from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
 from mile.cli._images import is_image_file, read_image_problem
+from mile.cli._reading import DataFile
 from mile.cli._texts import read_text_problem
 from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
 from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextClassifier
@@ -83,7 +84,7 @@ class Settings(NamedTuple):
 
 def fit(
     console: Console,
-    data: Path,
+    data: DataFile,
     target: str | None,
     drop: list[str],
     task: str,
@@ -96,7 +97,8 @@ def fit(
 ) -> None:
     """Fit a table or images and keep the run."""
     problem, settings = _read(data, target, drop, task, settings)
-    run = out or Path(f"{data.name.split('.')[0]}.run")
+    data.forget()
+    run = out or data.run
     console.say(_describe(data, problem))
     estimator = settings.estimator(
         problem.task,
@@ -117,7 +119,7 @@ def fit(
 
 
 def _read(
-    data: Path, target: str | None, drop: list[str], task: str, settings: Settings
+    data: DataFile, target: str | None, drop: list[str], task: str, settings: Settings
 ) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
     if settings.kinds and (settings.text is not None or is_image_file(data)):
@@ -146,7 +148,7 @@ def resume(
 
 
 def kinds(
-    data: Path, target: str | None, category: list[str] | None, number: list[str] | None, ignore: list[str] | None
+    data: DataFile, target: str | None, category: list[str] | None, number: list[str] | None, ignore: list[str] | None
 ) -> dict[str, str]:
     """Return what the user says of columns, by name."""
     return read_kinds(data, target, {"category": category or [], "number": number or [], "ignore": ignore or []})
@@ -208,7 +210,9 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
     )
 
 
-def forecast(console: Console, data: Path, target: str | None, drop: list[str], task: str, settings: Settings) -> None:
+def forecast(
+    console: Console, data: DataFile, target: str | None, drop: list[str], task: str, settings: Settings
+) -> None:
     """Time a few steps and print a forecast of the fit."""
     problem, settings = _read(data, target, drop, task, settings)
     console.say(_describe(data, problem))
@@ -278,7 +282,7 @@ def demo(console: Console, out: Path) -> None:
     console.answer({"run": str(out), "report": str(page), "seconds": seconds, "test": scores})
 
 
-def _describe(data: Path, problem: LearningInput) -> str:
+def _describe(data: DataFile, problem: LearningInput) -> str:
     kind = f"{problem.task}: {problem.reason}"
     if len(problem.shape) == 1:
         return f"{data}: {len(problem.y):,} texts in {problem.features[0]!r}, {kind}."

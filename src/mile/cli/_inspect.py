@@ -1,13 +1,17 @@
-"""`mile inspect`: what a fit would take the columns of a table for."""
+"""`mile inspect`: what a fit would take the columns of a table for, and what may mislead in them."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
+from mile._printable import one_line
 from mile.cli._console import Console
-from mile.cli._data import LIKELIHOODS, read_problem
+from mile.cli._data import read_problem
+from mile.cli._reading import DataFile
+from mile.cli._target import LIKELIHOODS
+from mile.diagnose.tables import table_warnings
 from mile.features.base import ColumnReport
+from mile.features.frame import Frame
 from mile.features.table import TableEncoder
 
 _LONGEST_CELL = 60  # characters
@@ -15,9 +19,9 @@ _HEADER = ("column", "kind", "values", "missing", "what is done")
 
 
 def inspect(
-    console: Console, data: Path, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
+    console: Console, data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None
 ) -> None:
-    """Print each column's kind, range or levels, missing share, and what becomes of it."""
+    """Print each column's kind, range or levels, missing share, what becomes of it, and warnings."""
     problem = read_problem(data, target, drop, task, kinds)
     is_plain = not isinstance(problem.x, dict)
     columns = dict(zip(problem.features, problem.x.T, strict=True)) if isinstance(problem.x, np.ndarray) else problem.x
@@ -27,24 +31,29 @@ def inspect(
     # A fit standardizes a table of finite numbers.
     encoder = TableEncoder(kinds=kinds or {}, squash="none" if is_plain else "smooth")
     chosen = {name: values[known] for name, values in columns.items()}
-    found = encoder.fit(chosen, y=learned.encode(response))
+    frame, codes = Frame.of(chosen), learned.encode(response)
+    found = encoder.fit(frame, y=codes)
+    warnings = table_warnings(found, frame, codes)
     n_missing = len(problem.y) - len(known)
     gaps = f" {n_missing:,} rows without a target are left out." if n_missing else ""
     console.say(f"{data}: {len(known):,} rows, {len(columns)} columns, {problem.task}: {problem.reason}.{gaps}\n")
     console.say(column_table(found.describe()))
+    for warning in warnings:
+        console.say(f"\nWarning: {warning.sentence}")
     console.answer(
         {
             "rows": len(known),
             "rows_without_target": n_missing,
             "task": problem.task,
             "columns": [report._asdict() for report in found.describe()],
+            "warnings": [warning._asdict() for warning in warnings],
         }
     )
 
 
 def column_table(reports: list[ColumnReport]) -> str:
     """Return what became of columns as a table for people."""
-    lines = [_HEADER, *(tuple(map(_shown, _cells(report))) for report in reports)]
+    lines = [_HEADER, *(tuple(one_line(cell, _LONGEST_CELL) for cell in _cells(report)) for report in reports)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_HEADER))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -54,9 +63,3 @@ def column_table(reports: list[ColumnReport]) -> str:
 def _cells(report: ColumnReport) -> tuple[str, ...]:
     done = f"{report.treatment}: {report.reason}" if report.reason else report.treatment
     return report.name, report.kind, report.values, f"{report.missing:.1%}" if report.missing else "", done
-
-
-def _shown(text: str) -> str:
-    """Return a text on one line, without what a terminal would take for a command."""
-    plain = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return plain if len(plain) <= _LONGEST_CELL else f"{plain[: _LONGEST_CELL - 1]}…"

@@ -1,14 +1,15 @@
 """Texts in a column of a table."""
 
-from pathlib import Path
 from typing import TypeGuard
 
 import numpy as np
 
-from mile.cli._data import LIKELIHOODS, LearningInput, response_for
+from mile.cli._data import LearningInput, response_for
+from mile.cli._reading import DataFile
+from mile.cli._target import LIKELIHOODS, drop_unknown, known_rows, with_gaps
 from mile.estimators import MileTextClassifier
 from mile.estimators.loading import Model
-from mile.storage import Table, read_table
+from mile.storage import Table
 
 _TASKS = ("auto", "classification")
 
@@ -18,7 +19,7 @@ def takes_texts(model: Model) -> TypeGuard[MileTextClassifier]:
     return isinstance(model, MileTextClassifier)
 
 
-def read_text_problem(path: Path, text: str, target: str | None, drop: list[str], task: str) -> LearningInput:
+def read_text_problem(data: DataFile, text: str, target: str | None, drop: list[str], task: str) -> LearningInput:
     """Read a column of texts and the labels to predict."""
     if task not in _TASKS:
         raise ValueError(f"texts can be classified: --task must be one of {', '.join(_TASKS)}; got {task!r}.")
@@ -28,20 +29,24 @@ def read_text_problem(path: Path, text: str, target: str | None, drop: list[str]
         raise ValueError(f"--text and --target must be two columns; both are {text!r}.")
     if drop:
         raise ValueError("--drop leaves out features, but with --text that column is the only one.")
-    table = read_table(path)
-    texts, labels = _texts(table, text), LIKELIHOODS["classification"].read(table, target)
+    table = data.table
+    texts, known = _texts(table, text), known_rows(table, target)
+    labels = LIKELIHOODS["classification"].read(table.take(known), target)
     reason = f"{target!r} has {len(np.unique(labels))} different labels"
-    return LearningInput(texts, labels, (text,), "classification", reason, target)
+    return LearningInput(texts, with_gaps(labels, known, len(table)), (text,), "classification", reason, target)
 
 
 def read_texts(
-    model: MileTextClassifier, path: Path, target: str | None, *, known: bool
+    model: MileTextClassifier, data: DataFile, target: str | None, *, known: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Read the column of texts that a model knows, and the labels if they are known."""
-    table = read_table(path)
+    table = data.table
     if known and target is None:
         raise ValueError("The model does not know its target's name: give --target.")
-    response = response_for(model, table, target) if known and target is not None else None
+    response = None
+    if known and target is not None:
+        table = drop_unknown(table, target)
+        response = response_for(model, table, target)
     name = model.text_name_ or _only_text(table, target)
     return _texts(table, name), response
 

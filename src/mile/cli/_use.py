@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import typer
 
 from mile import metrics
 from mile._errors import CorruptFileError
 from mile.cli._console import Console, figure, table
-from mile.cli._data import drop_unknown, feature_names, features_for, fitted, kept_columns, response_for
+from mile.cli._data import feature_names, features_for, fitted, kept_columns, response_for
 from mile.cli._images import read_images
+from mile.cli._reading import DataFile
+from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
 from mile.fitting.result import Fit
 from mile.report import render
 from mile.samplers import title_of
-from mile.storage import csv_lines, inside, read_table, run_seconds, write_page, write_table
+from mile.storage import csv_lines, inside, run_seconds, write_page, write_table
 
 _FLATTERING = "The validation rows also decided when training stopped, so their scores are slightly flattering."
 _NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no data): give test rows with --data."
@@ -28,11 +29,12 @@ _NO_ROWS = "The run keeps no validation rows (it has fewer than 20 rows, or no d
 def predict(
     console: Console,
     model: Path,
-    data: Path,
+    data: DataFile,
     out: Path | None,
     interval: float,
     quantiles: str | None,
     keep: str | None = None,
+    keep_formulas: bool = False,
 ) -> None:
     """Predict every row of a table."""
     if not 0.0 < interval < 1.0:
@@ -44,14 +46,14 @@ def predict(
     columns = predictive.columns(interval, levels)
     columns = {name: cells for name, cells in kept.items() if name not in columns} | columns
     if out is None:
-        for line in csv_lines(columns):
-            typer.echo(line)
+        for line in csv_lines(columns, keep_formulas=keep_formulas):
+            console.row(line)
     else:
-        write_table(out, columns)
+        write_table(out, columns, keep_formulas=keep_formulas)
         console.say(f"{len(predictive):,} rows predicted: {out}")
 
 
-def evaluate(console: Console, model: Path, data: Path, target: str | None) -> None:
+def evaluate(console: Console, model: Path, data: DataFile, target: str | None) -> None:
     """Score a model on rows whose outcome is known."""
     loaded = load_model(model)
     x, y = read_rows(loaded, data, target)
@@ -60,7 +62,7 @@ def evaluate(console: Console, model: Path, data: Path, target: str | None) -> N
     console.answer({"rows": len(y)} | scores)
 
 
-def report(console: Console, model: Path, data: Path | None, target: str | None, out: Path | None) -> None:
+def report(console: Console, model: Path, data: DataFile | None, target: str | None, out: Path | None) -> None:
     """Write the page about a model."""
     loaded, began = load_model(model), time.perf_counter()
     is_run, notes = model.is_dir(), []
@@ -107,12 +109,12 @@ def target_name(model: Model) -> str | None:
     return getattr(model, "target_name_", None)
 
 
-def _features(model: Model, data: Path, keep: str | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _features(model: Model, data: DataFile, keep: str | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Read the rows to predict and encode them; return also the columns to copy beside their predictions."""
     encoder = fitted(model).encoder
     if takes_images(model):
         return encode_rows(encoder, read_images(model, data, None)[0]), {}
-    table = read_table(data)
+    table = data.table
     kept = kept_columns(model, table, keep)
     if takes_texts(model):
         return encode_rows(encoder, read_texts(model, data, target_name(model), known=False)[0]), kept
@@ -124,7 +126,7 @@ def takes_images(model: Model) -> bool:
     return len(fitted(model).network.input_shape) > 1
 
 
-def read_rows(model: Model, data: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
+def read_rows(model: Model, data: DataFile, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Read the encoded features and the observed response from a table, from texts or from images."""
     encoder = fitted(model).encoder
     if takes_texts(model):
@@ -138,7 +140,7 @@ def read_rows(model: Model, data: Path, target: str | None) -> tuple[np.ndarray,
     name = target or target_name(model)
     if name is None:
         raise ValueError("The model does not know its target's name: give --target.")
-    rows = drop_unknown(read_table(data), name)
+    rows = drop_unknown(data.table, name)
     return encode_rows(encoder, features_for(model, rows, name)), response_for(model, rows, name)
 
 

@@ -187,7 +187,7 @@ class TextSet:
             raise _another(path, expected, f"{counts[0]:,} and {counts[1]:,}")
         splits, labels, texts = zip(*rows, strict=True)
         columns = {"label": np.array(labels), "text": np.array(texts, object), "split": np.array(splits, object)}
-        write_table(path, columns)
+        write_table(path, columns, keep_formulas=True)
 
 
 def _whole(column: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
 """What both estimators can do once they are fitted: predict, score, write files and reports."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mile.estimators._arguments import AbstractArguments
+from mile.estimators._frames import frame_like
 from mile.estimators._task import check_weights, encode_rows
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
@@ -17,6 +19,9 @@ from mile.predict import DEFAULT_MEMORY
 from mile.report import render
 from mile.samplers import Tuned
 from mile.storage import write_page
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
 
 
 class AbstractFittedModel(AbstractArguments):
@@ -148,6 +153,41 @@ class AbstractFittedModel(AbstractArguments):
         """
         check_is_fitted(self)
         return self.fit_.for_encoded.predictive(self._encoded(X), memory)
+
+    def predict_frame(self, X: InputLike, interval: float = 0.9, quantiles: Sequence[float] = ()) -> "IntoDataFrame":
+        """Return predictions as a frame of the library of X, with the columns of `mile predict`.
+
+        For numbers these are mean, std and the ends of the interval, such as lower_90 and upper_90; for classes the
+        label, its probability, and the probability of each class.
+
+        Parameters
+        ----------
+        X
+            Rows as at fit. The frame is one of pandas, with the same index, of polars or of pyarrow, as X is; for
+            arrays, lists and mappings it is one of pandas.
+        interval
+            Probability that the interval shall hold.
+        quantiles
+            Levels such as 0.05 or 0.5, a column each; classes have none.
+
+        Raises
+        ------
+        ImportError
+            If X is no frame, and pandas is not installed.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from mile import MileRegressor
+        >>> houses = pd.DataFrame({"size": range(40), "city": ["Oslo", "Rome"] * 20}, index=range(100, 140))
+        >>> model = MileRegressor(sampler="deep_ensemble", n_chains=2, max_epochs=3, random_state=0)
+        >>> model = model.fit(houses, houses["size"] * 2.0)
+        >>> model.predict_frame(houses.head(2), interval=0.5).columns.tolist()
+        ['mean', 'std', 'lower_50', 'upper_50']
+        """
+        if not 0.0 < interval < 1.0:
+            raise ValueError(f"interval must lie strictly between 0 and 1; got {interval!r}.")
+        return frame_like(X, self.predictive(X).columns(interval, quantiles))
 
     def sample_predictive(self, X: InputLike, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n responses per row, shape (n, rows)."""

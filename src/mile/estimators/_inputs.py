@@ -12,6 +12,7 @@ from mile.estimators._arguments import AbstractArguments
 from mile.estimators._responses import is_missing
 from mile.features.accepted import Frame, InputLike, ResponseLike
 from mile.features.pixels import check_images
+from mile.likelihoods import refuse_rounded
 
 # Other numbers become the first; float32 stays as it is, because a copy in float64 would be the largest array of a fit.
 _DTYPES = [np.float64, np.float32]
@@ -167,6 +168,8 @@ def refuse_bad_response(y: ResponseLike, numeric: bool) -> None:
                 raise ValueError(f"Input y contains NaN or a missing value, {value}, in row {row}. Remove such rows.")
             if numeric and not _is_finite_number(value):
                 raise ValueError(f"y must be a finite number in every row, but row {row} has {str(value)[:40]!r}.")
+    if numeric:
+        refuse_rounded(y)
 
 
 def _is_finite_number(value: object) -> bool:

@@ -22,8 +22,8 @@ def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
         If no row has a value, or y is made of dates.
     """
     values = np.asarray(y)
-    if values.dtype.kind == "U" and isinstance(y, Sequence):
-        values = np.array(y, object)  # numpy has made a text of None and NaN
+    if values.dtype.kind in "Uf" and isinstance(y, Sequence):
+        values = np.array(y, object)  # numpy has made texts of None and NaN, or with NaN rounded whole numbers
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     missing = _missing(values) if values.ndim == 1 else np.zeros(0, bool)

@@ -19,6 +19,7 @@ from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._inputs import refuse_bad_response
+from mile.estimators._responses import split_missing
 from mile.estimators._task import CheckedRows, LearningTask
 from mile.execution import Backend
 from mile.features.accepted import ClassWeights, InputLike, ResponseLike, WeightsLike
@@ -282,6 +283,7 @@ class MileTextClassifier(MileClassifier):
 
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         texts = check_texts(X)
+        y, known = split_missing(y)
         refuse_bad_response(y, numeric)
         labels = np.asarray(column_or_1d(y, warn=True))
         check_consistent_length(texts, labels)
@@ -300,7 +302,7 @@ class MileTextClassifier(MileClassifier):
             )
         encoder = TextEncoder(context=network.context, vocabulary=network.vocabulary, tokenizer=tokenizer)
         # With the None numpy keeps every text as it is.
-        return CheckedRows(np.array([*texts, None], object)[:-1], labels, encoder)
+        return CheckedRows(np.array([*texts, None], object)[:-1], labels, encoder, known)
 
     def _sized(self, task: LearningTask) -> Attention:
         network = self._template()

@@ -19,7 +19,7 @@ _FLAGS = {word: flag for pair in (*_PAIRS, ("0", "1")) for word, flag in zip(pai
 # Unlike for Python's float, underscores and other scripts' digits are no numbers.
 _NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 # Digits after a leading zero are a code, such as a zip code, unless the user says that they are a number.
-_CODE = re.compile(r"[+-]?0[0-9]")
+_CODE = re.compile(r"0[0-9]+")
 _DIGITS_OF_YEAR = 4
 _TRIED_FIRST = 16  # texts: most columns that are no dates show it there
 ISO = "ISO 8601"
@@ -35,7 +35,12 @@ ALL_DATE_FORMATS = (*DATE_FORMATS, *_DIGITS)
 
 def are_numbers(texts: Iterable[str]) -> bool:
     """Say whether every text is a number, such as "3.5", " 7 " or "1e-3"."""
-    return all(_NUMBER.fullmatch(text) and not _CODE.match(text) for text in texts)
+    return all(_NUMBER.fullmatch(text) and not is_code(text) for text in texts)
+
+
+def is_code(text: str) -> bool:
+    """Say whether a text is digits that begin with a zero, such as "01234", which as a number would lose it."""
+    return _CODE.fullmatch(text.strip()) is not None
 
 
 def are_flags(texts: Iterable[str]) -> bool:

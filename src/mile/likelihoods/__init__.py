@@ -1,5 +1,6 @@
 """Likelihoods: what the network's outputs say about y, and the distributions that predict it; one file a family."""
 
+from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.categorical import Categorical, ClassPredictive, LabeledResponse
 from mile.likelihoods.gaussian import LOG_SCALE_LIMIT, Gaussian
@@ -18,4 +19,5 @@ __all__ = [
     "LabeledResponse",
     "Predictive",
     "ScaledResponse",
+    "refuse_rounded",
 ]

@@ -11,7 +11,7 @@ from mile._schema import Several, Tensor, Text, refused, require
 NAMES = _NUMBERS, _TEXT = "labels", "labels_text"  # of the arrays
 _LONGEST_TEXT = 1 << 20  # bytes of JSON, which takes up to thirty times as many when it is read
 _LARGEST_TABLE = 1 << 26  # bytes of the array of words
-_WIDE = {"b": np.bool_, "i": np.int64, "u": np.uint32, "f": np.float64}
+_WIDE = {"b": (np.bool_,), "i": (np.int64,), "u": (np.uint32, np.int64), "f": (np.float64,)}
 
 
 def write_labels(labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -24,8 +24,8 @@ def write_labels(labels: np.ndarray) -> dict[str, np.ndarray]:
     ValueError
         If they are longer than a file can keep.
     """
-    if labels.dtype.kind in _WIDE:
-        wide = labels.astype(_WIDE[labels.dtype.kind])
+    for kind in _WIDE.get(labels.dtype.kind, ()):
+        wide = labels.astype(kind)
         if (wide == labels).all():
             return {_NUMBERS: wide}
     words = labels.tolist()
@@ -49,8 +49,11 @@ def labels_of(column: np.ndarray, name: str) -> np.ndarray:
     if missing.any():
         row, n_rows = int(np.argmax(missing)) + 1, int(missing.sum())
         raise ValueError(f"{name} is empty in row {row} ({n_rows} such rows).")
-    if column.dtype.kind in "OU":
+    # Numbers beyond those that a file can hold are texts.
+    if column.dtype.kind in "OU" or (column.dtype.kind == "u" and column.max() > np.iinfo(np.int64).max):
         return column.astype(str)
+    if column.dtype.kind in "iu":
+        return column.astype(np.int64)
     return column.astype(np.int64) if np.all(column == np.round(column)) else column.astype(str)
 
 

@@ -64,7 +64,8 @@ class LabeledResponse(AbstractResponse):
 
     def cast(self, y: np.ndarray) -> np.ndarray:
         """Return labels as texts where the labels of the training rows are."""
-        return y.astype(self.classes.dtype) if self.classes.dtype.kind in "US" else y
+        kind = self.classes.dtype.kind  # without its length, which would cut longer labels
+        return y.astype(kind) if kind in "US" else y
 
     def usable(self, y: np.ndarray) -> np.ndarray:
         """Return which entries are labels that training has seen."""

@@ -14,6 +14,7 @@ from mile._checks import check_count
 from mile._random import draw_seed
 from mile.features.numbers import Standardizer
 from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
+from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import (
     AbstractLikelihood,
     AbstractPredictive,
@@ -137,6 +138,7 @@ class AbstractNumberLikelihood(AbstractLikelihood):
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
         """Return the response in float64; that it is finite has been checked."""
+        refuse_rounded(np.asarray(y))
         return np.asarray(y, np.float64)
 
     @classmethod
@@ -146,7 +148,10 @@ class AbstractNumberLikelihood(AbstractLikelihood):
 
     @classmethod
     def read(cls, table: Table, name: str) -> np.ndarray:
-        """Return a column of numbers."""
+        """Return a column of numbers; whole numbers that float64 would round are left to the estimator's check."""
+        column = table.column(name)
+        if column.dtype.kind in "iu":
+            return column
         try:
             return table.matrix([name])[:, 0]
         except ValueError as error:

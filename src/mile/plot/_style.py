@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mile._printable import one_line
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -55,7 +57,7 @@ def nothing(ax: "Axes", sentence: str) -> "Axes":
 
 def set_title(ax: "Axes", sentence: str) -> None:
     """Set a title of several lines if it is long."""
-    ax.set_title(textwrap.fill(sentence, _TITLE_WIDTH), loc="left", fontsize="medium", parse_math=False)
+    ax.set_title(textwrap.fill(one_line(sentence), _TITLE_WIDTH), loc="left", fontsize="medium", parse_math=False)
 
 
 def make_room(ax: "Axes", below: float = 0.0, above: float = 0.0) -> None:
@@ -98,7 +100,7 @@ def chance_band(n_rows: int | np.ndarray, probability: float | np.ndarray) -> tu
 
 def cut(text: str, most: int) -> str:
     """Shorten a name that is too long for its place."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return one_line(text, most)
 
 
 def percent(share: float) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from mile._printable import one_line, without_commands
 from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
 from mile.features.base import ColumnReport
@@ -88,7 +89,7 @@ def render(
     if x is not None:
         x = fit.encoder.transform(x if fit.encoder.takes_tables else np.asarray(x))
     fit = fit.for_encoded
-    target = None if target is None else _words.printable(target)
+    target = None if target is None else one_line(target)
     used = choose_rows(fit, x, y, numbers)
     diagnosis, assessment = _judge(fit, used, diagnosis)
     page = _template().render(
@@ -105,7 +106,7 @@ def render(
         configuration=_words.configuration(fit),
     )
     page = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", page)
-    return page.encode(errors="replace").decode()  # a name may contain half a character, which no file can
+    return without_commands(page)  # a name may contain anything, even half a character, which no file can
 
 
 def _judge(fit: Fit, rows: ObservedRows | None, diagnosis: Diagnosis | None) -> tuple[Diagnosis, Assessment | None]:

@@ -6,6 +6,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from mile import metrics
+from mile._printable import one_line
 from mile.fitting.result import Fit
 from mile.likelihoods import AbstractPredictive
 from mile.metrics import Remembered, ScoredNumbers
@@ -17,6 +18,7 @@ Cells = dict[str, Sequence[object]]  # of a table: nested lists and texts that t
 MOST_ALONE = 4  # chains that are scored one by one; each costs as much as its share of the whole
 _CRPS_CELLS = 1_200_000  # draws x rows; the score takes far longer than the others
 _N_WORST = 10
+_LONGEST_LABEL = 80  # characters
 
 
 class Assessment(NamedTuple):
@@ -124,7 +126,7 @@ def _texts(values: np.ndarray, *, share: bool = False) -> list[str]:
     if values.ndim == 2:
         return [f"{number(low)} to {number(high)}" for low, high in values]
     if values.dtype.kind != "f":
-        return [str(value) for value in values]
+        return [one_line(value, _LONGEST_LABEL) for value in values]
     return [_share(value) if share else number(value) for value in values]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mile import native
 from mile._errors import Status
+from mile._printable import one_line
 from mile._progress import duration
 from mile.configuration import describe
 from mile.diagnose.diagnosis import Diagnosis
@@ -37,12 +38,7 @@ def feature_names(fit: Fit, names: Sequence[str] | None) -> list[str]:
     found = fit.encoder.names(names, n_inputs)
     if len(found) != n_inputs:
         raise ValueError(f"feature_names must have {n_inputs} entries; got {len(found)}.")
-    return [text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…" for text in map(str, found)]
-
-
-def printable(text: object) -> str:
-    """Return a name on one line, without what cannot be drawn."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    return [one_line(text, _LONGEST_NAME) for text in found]
 
 
 def summary(fit: Fit, target: str | None, names: list[str], seconds: float | None) -> str:
@@ -148,22 +144,17 @@ def column_table(columns: Sequence[ColumnReport]) -> Cells | None:
         return None
     rows = [
         [
-            _short(column.name),
+            one_line(column.name, _LONGEST_NAME),
             column.kind,
-            _short(column.values),
+            one_line(column.values, _LONGEST_NAME),
             f"{column.missing:.1%}" if column.missing else "none",
-            _short(f"{column.treatment}: {column.reason}" if column.reason else column.treatment, _LONGEST_TREATMENT),
+            one_line(f"{column.treatment}: {column.reason}" if column.reason else column.treatment, _LONGEST_TREATMENT),
         ]
         for column in columns[:_MOST_COLUMNS]
     ]
     header = ["column", "kind", "range or levels", "missing", "what was done"]
     n_more = len(columns) - _MOST_COLUMNS
     return {"columns": header, "rows": rows, "more": f"And {n_more:,} more columns." if n_more > 0 else ""}
-
-
-def _short(text: str, longest: int = _LONGEST_NAME) -> str:
-    plain = printable(text)
-    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def _cell(value: float | None) -> str:

@@ -13,8 +13,10 @@ from mile.storage._repair import repair
 from mile.storage._run import Record, Run, open_run, read_record
 from mile.storage._run_folder import DATA, SCALES, check_space, damaged_files, has_run, run_seconds
 from mile.storage._table import Table
-from mile.storage._tables import csv_lines, read_table, write_table
+from mile.storage._table_writing import csv_lines, write_table
+from mile.storage._tables import read_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors
+from mile.storage._unpacking import ReadOptions, read_size
 from mile.storage.schema import check_draws
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "FlatDraws",
     "Layout",
     "Manifest",
+    "ReadOptions",
     "Record",
     "Run",
     "StoredDraws",
@@ -46,6 +49,7 @@ __all__ = [
     "read_members",
     "read_packed_lines",
     "read_record",
+    "read_size",
     "read_table",
     "read_tensors",
     "repair",

@@ -19,7 +19,8 @@ import numpy as np
 
 from mile._errors import CorruptFileError
 from mile.storage._durable import remove, sync_folders, write_file
-from mile.storage._tables import _read_arrays
+from mile.storage._table_npz import read_npz_arrays
+from mile.storage._unpacking import DEFAULT, ReadOptions
 
 _PART = 1 << 20  # bytes held in memory at a time
 _TIMEOUT = 60.0  # seconds without a byte after which a server counts as gone
@@ -95,15 +96,15 @@ def read_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
                 yield member.name, content.read()
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an NPZ file by name.
+def read_arrays(path: Path, options: ReadOptions = DEFAULT) -> dict[str, np.ndarray]:
+    """Return the arrays of an NPZ file by name, if they are not larger than the options allow.
 
     Raises
     ------
     ValueError
         If it is not a whole file of plain arrays.
     """
-    return _read_arrays(path)
+    return read_npz_arrays(path, options)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

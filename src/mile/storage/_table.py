@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mile.features.parsing import MISSING
+from mile.features.parsing import is_code
+from mile.storage._cells import is_number, is_rounded
 
 _MOSTLY = 0.8  # a text column with this share of numbers is taken for a numeric one with mistakes
 _MOST_NAMES = 10  # columns listed in a message
@@ -20,6 +21,7 @@ _LONGEST_CELL = 40  # characters of a cell quoted in a message
 class Table:
     """Columns of one length: float64 with NaN for a missing number, or text (dtype object) with None for a missing one.
 
+    Whole numbers that float64 would round stay integers of 64 bits where no cell is missing, and text elsewhere.
     Messages number the rows of data from 1 and, for text files, add the line of the file at which the row begins.
     """
 
@@ -27,6 +29,10 @@ class Table:
     arrays: tuple[np.ndarray, ...]
     source: str  # name of the file, for messages
     lines: np.ndarray | None = None  # of a text file: the line at which each row begins
+    rows: np.ndarray | None = None  # the place of each row in its file; None: as they are
+    files: tuple[str, ...] = ()  # names of several files
+    file_of: np.ndarray | None = None  # of several files: which one each row is from
+    remark: str = ""  # what was assumed of a file that is not in the usual form
 
     def __len__(self) -> int:
         return len(self.arrays[0]) if self.arrays else 0
@@ -45,8 +51,13 @@ class Table:
 
     def take(self, rows: np.ndarray) -> "Table":
         """Return some of the rows; messages still name the lines of the file."""
-        lines = None if self.lines is None else self.lines[rows]
-        return replace(self, arrays=tuple(array[rows] for array in self.arrays), lines=lines)
+        return replace(
+            self,
+            arrays=tuple(array[rows] for array in self.arrays),
+            lines=None if self.lines is None else self.lines[rows],
+            rows=rows if self.rows is None else self.rows[rows],
+            file_of=None if self.file_of is None else self.file_of[rows],
+        )
 
     def is_plain(self, names: Sequence[str]) -> bool:
         """Say whether all cells of some columns are finite numbers."""
@@ -78,8 +89,12 @@ class Table:
             return
         wrong = [row for row in filled if not is_number(cells[row])]
         row = wrong[0] if wrong else filled[0]
-        if not wrong:
+        if not wrong and any(is_rounded(cells[row]) for row in filled):
+            advice = "Whole numbers beyond 2^53 would be rounded: subtract a constant from them"
+        elif not wrong:
             advice = "The whole column is stored as text: store it as numbers"
+        elif is_code(cells[row]):
+            advice = "A zero in front makes it a code, such as a zip code: remove such zeros if it is a number"
         elif is_number(cells[row].replace(",", ".")):
             advice = "Write decimals with a point"
         elif len(filled) - len(wrong) >= _MOSTLY * len(filled):
@@ -87,23 +102,26 @@ class Table:
         else:
             advice = "Encode text columns as numbers first"
         raise ValueError(
-            f"Column {name!r} has {_excerpt(cells[row])} in {self._place(row)}, where a number is needed. "
+            f"Column {name!r} has {_excerpt(cells[row])} in {self.place(row)}, where a number is needed. "
             f"{advice}, or leave it out with --drop {shlex.quote(name)}."
         )
 
     def _refuse_gap(self, name: str, values: np.ndarray, row: int) -> None:
         missing = math.isnan(values[row])
         n_rows = int(np.count_nonzero(np.isnan(values) if missing else np.isinf(values)))
-        place = self._place(row) if n_rows == 1 else f"{n_rows} rows, first in {self._place(row)}"
+        place = self.place(row) if n_rows == 1 else f"{n_rows} rows, first in {self.place(row)}"
         raise ValueError(
             f"Column {name!r} is {'empty' if missing else 'infinite'} in {place}. Remove such rows or impute the "
             f"values, or leave it out with --drop {shlex.quote(name)}."
         )
 
-    def _place(self, row: int) -> str:
-        if self.lines is None:
-            return f"row {row + 1} of {self.source}"
-        return f"row {row + 1} (line {self.lines[row]} of {self.source})"
+    def place(self, row: int) -> str:
+        """Say which row of the file a row is, for a message."""
+        number = (row if self.rows is None else int(self.rows[row])) + 1
+        source = self.source if self.file_of is None else self.files[int(self.file_of[row])]
+        return (
+            f"row {number} of {source}" if self.lines is None else f"row {number} (line {self.lines[row]} of {source})"
+        )
 
 
 def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> list[str]:
@@ -122,22 +140,6 @@ def choose(names: Sequence[str], wanted: Sequence[str] | None, path: Path) -> li
         if name not in known:
             raise _unknown(name, names, path.name)
     return list(names if wanted is None else dict.fromkeys(wanted))
-
-
-def as_floats(cells: Sequence[str]) -> np.ndarray | None:
-    """Return the numbers that cells stand for, or None if one of them is text."""
-    try:
-        try:
-            floats = list(map(float, cells))
-        except ValueError:
-            floats = [math.nan if cell.strip() in MISSING else float(cell) for cell in cells]
-    except ValueError:
-        return None
-    return None if "_" in "".join(cells) else np.array(floats)  # Python reads 1_000 as a number; other programs do not
-
-
-def is_number(cell: str) -> bool:
-    return cell.strip() not in MISSING and as_floats([cell]) is not None
 
 
 def _unknown(name: str, columns: Sequence[str], source: str) -> ValueError:

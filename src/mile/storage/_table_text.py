@@ -1,25 +1,53 @@
 """The reader of text files, CSV and its kin: columns of numbers or text, and the line at which each row begins."""
 
 import csv
-import gzip
-import io
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO, cast
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from mile.storage._table import MISSING, Table, as_floats, choose, is_number
+from mile.storage._cells import LARGEST_EXACT, Cells, is_number
+from mile.storage._table import Table, choose
+from mile.storage._text_format import TextFormat, encodings, find_format, open_text
+from mile.storage._unpacking import ReadOptions
 
-_HEAD = 1 << 16  # characters looked at to tell text from other files and to find the delimiter
 _BLOCK = 10_000  # rows held as text at a time
 
 
-def read_text(path: Path, columns: Sequence[str] | None) -> Table:
-    with _opened(path) as file:
-        delimiter = _find_delimiter(file, path)
-        first = next(_records(file, delimiter, path), None)
+class _TextTable(NamedTuple):
+    """A text file and how it is read; every pass opens it anew, because a packed one cannot go back."""
+
+    path: Path
+    format: TextFormat
+    options: ReadOptions
+
+    @property
+    def cells(self) -> Cells:
+        """How its cells are read."""
+        return Cells.of(self.format.decimal, self.options.missing)
+
+    def open(self) -> TextIO:
+        """Open it at its beginning."""
+        return open_text(self.path, self.format.encoding, self.options)
+
+
+def read_text(path: Path, columns: Sequence[str] | None, options: ReadOptions) -> Table:
+    """Read a text table in the first encoding in which it can be."""
+    for encoding in encodings(path, options):
+        try:
+            return _read(_TextTable(path, find_format(path, encoding, options), options), columns)
+        except UnicodeDecodeError:
+            continue
+    raise ValueError(f"{path} is not text in {options.encoding or 'UTF-16'}; save the table as CSV in UTF-8.")
+
+
+def _read(table: _TextTable, columns: Sequence[str] | None) -> Table:
+    path, format = table.path, table.format
+    with table.open() as file:
+        first = next(_records(file, format.delimiter, path), None)
         if first is None:
             raise ValueError(f"{path} is empty.")
         _, end, header = first
@@ -31,30 +59,13 @@ def read_text(path: Path, columns: Sequence[str] | None) -> Table:
         chosen = choose(names, columns, path)
         places = {name: index for index, name in enumerate(names)}
         indices = [places[name] for name in chosen]
-        plain = _read_plain(file, delimiter, len(names), indices, end + 1)
-        arrays, lines = plain or _read_cells(file, delimiter, indices, path)
-    return Table(tuple(chosen), tuple(arrays), path.name, lines)
-
-
-def _opened(path: Path) -> TextIO:
-    if path.name.lower().endswith(".gz"):
-        return cast("TextIO", gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
-    return path.open("rt", encoding="utf-8-sig", newline="")
-
-
-def _find_delimiter(file: TextIO, path: Path) -> str:
-    """Return the delimiter that splits the header into most names."""
-    head = file.read(_HEAD)
-    if "\0" in head:
-        raise ValueError(f"{path} is not a text file.")
-    header = next((line for line in io.StringIO(head, newline="") if line.strip()), "")
-    candidates = ",;\t" if ".csv" in path.name.lower() else "\t,;"
-    return max(candidates, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter))))
+        plain = _read_plain(file, table, len(names), indices, end + 1)
+    arrays, lines = plain or _read_cells(table, indices)
+    return Table(tuple(chosen), tuple(arrays), path.name, lines, remark=format.remark(path, table.options))
 
 
 def _records(file: TextIO, delimiter: str, path: Path) -> Iterator[tuple[int, int, list[str]]]:
     """Yield first line, last line and cells of the header and of each row, blank lines left out."""
-    file.seek(0)
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     width = 0
     while True:
@@ -79,19 +90,24 @@ def _records(file: TextIO, delimiter: str, path: Path) -> Iterator[tuple[int, in
 
 
 def _read_plain(
-    file: TextIO, delimiter: str, width: int, indices: list[int], start: int
+    file: TextIO, table: _TextTable, width: int, indices: list[int], start: int
 ) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Read the rest of a file in which these columns hold numbers only, quickly; None if it is not so simple."""
     blank: list[int] = []
+    delimiter, cells = table.format.delimiter, table.cells
+    edge = re.escape(delimiter)
+    # Digits after a leading zero, which are no number; a pattern that begins with a plain character is found quickly.
+    code = rf" *0[0-9]+ *(?:$|[\r\n{edge}])"
+    first_code, later_code = re.compile(code), re.compile(edge + code)
 
     def plain() -> Iterator[str]:
         for number, line in enumerate(file, start):
             if not line.strip("\r\n"):
                 blank.append(number)
-            elif line.count(delimiter) == width - 1 and '"' not in line:
-                yield line
-            else:
+            elif line.count(delimiter) != width - 1 or '"' in line or first_code.match(line) or later_code.search(line):
                 raise ValueError
+            else:
+                yield cells.pointed(line)
 
     try:
         rows = plain()
@@ -101,24 +117,28 @@ def _read_plain(
         )
     except (ValueError, StopIteration):
         return None
+    if (np.abs(values) >= LARGEST_EXACT).any():
+        return None
     lines = np.arange(start, start + len(values) + len(blank))
-    return list(values.T.copy()), np.setdiff1d(lines, blank) if blank else lines
+    return [cells.without_missing(column) for column in values.T.copy()], np.setdiff1d(lines, blank) if blank else lines
 
 
-def _read_cells(file: TextIO, delimiter: str, indices: list[int], path: Path) -> tuple[list[np.ndarray], np.ndarray]:
+def _read_cells(table: _TextTable, indices: list[int]) -> tuple[list[np.ndarray], np.ndarray]:
     """Read a file of any columns: once for numbers, and once more for the columns that turn out to be text."""
 
     def blocks() -> Iterator[list[tuple[int, int, list[str]]]]:
-        records = itertools.islice(_records(file, delimiter, path), 1, None)
-        while block := list(itertools.islice(records, _BLOCK)):
-            yield block
+        with table.open() as file:
+            records = itertools.islice(_records(file, table.format.delimiter, table.path), 1, None)
+            while block := list(itertools.islice(records, _BLOCK)):
+                yield block
 
+    cells = table.cells
     lines: list[int] = []
     numbers: dict[int, list[np.ndarray]] = {index: [np.empty(0)] for index in indices}
     for block in blocks():
         lines += [line for line, _, _ in block]
         for index in list(numbers):
-            floats = as_floats([cells[index] for _, _, cells in block])
+            floats = cells.floats([record[index] for _, _, record in block])
             if floats is None:
                 del numbers[index]
             else:
@@ -126,9 +146,6 @@ def _read_cells(file: TextIO, delimiter: str, indices: list[int], path: Path) ->
     texts: dict[int, list[str | None]] = {index: [] for index in indices if index not in numbers}
     for block in blocks() if texts else ():
         for index, found in texts.items():
-            cells = (record[2][index] for record in block)
-            found += [None if cell.strip() in MISSING else cell for cell in cells]
-    arrays = [
-        np.concatenate(numbers[index]) if index in numbers else np.array(texts[index], object) for index in indices
-    ]
+            found += [record[2][index] for record in block]
+    arrays = [np.concatenate(numbers[index]) if index in numbers else cells.texts(texts[index]) for index in indices]
     return arrays, np.array(lines, int)

@@ -45,6 +45,12 @@ def restored(encoder):
 
 
 class TestFit:
+    def test_takes_codes_for_categories_also_where_a_file_has_none_with_a_zero_in_front(self):
+        encoder = TableEncoder().fit({"zip": ["01234", "98765", "10000"] * 10})
+        assert encoder.describe()[0].kind == "category"
+        np.testing.assert_array_equal(encoder.transform({"zip": [98765.0]}), encoder.transform({"zip": ["98765"]}))
+        assert not np.array_equal(encoder.transform({"zip": ["01234"]}), encoder.transform({"zip": ["1234"]}))
+
     def test_gives_features_with_names(self):
         encoder = TableEncoder().fit(MIXED)
         names = encoder.names(None, encoder.n_features)

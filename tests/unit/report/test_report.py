@@ -324,6 +324,11 @@ class TestNames:
         assert "größe 日本 🂡 two lines" in page.texts["figure-intervals"]
         text.encode()
 
+    def test_cannot_command_a_terminal(self, fit):
+        name = "a\x1b[31m\x9b\u202e"
+        text = render(fit, TEST_X, TEST_Y, title=name, target=name, feature_names=[name] * 3, notes=[name], rows=name)
+        assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+
     def test_that_are_long_are_cut(self, fit):
         text = render(fit, TEST_X, TEST_Y, title="t" * 500, target="y" * 500, feature_names=["f" * 500] * 3)
         page = checked(text)

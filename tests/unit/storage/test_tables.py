@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mile.storage import Table, _table_text, _tables, csv_lines, read_table, write_table
-from mile.storage._table import MISSING
+from mile.features.parsing import MISSING
+from mile.storage import Table, _table_text, _table_writing, csv_lines, read_table, write_table
 
 
 @pytest.fixture
@@ -69,6 +69,27 @@ def test_each_word_for_missing_is_missing_in_numbers_and_in_text(word, save):
 @pytest.mark.parametrize("word", ["1_000", "1,5", "0x10", "-"])
 def test_other_words_are_text(word, save):
     assert read_table(save(f'x\n1\n"{word}"\n')).column("x").tolist() == ["1", word]
+
+
+def test_digits_after_a_zero_are_text_in_the_whole_column(save):
+    table = read_table(save("zip,size\n01234,0.5\n98765,00.5\n10000,-0\n"))
+    assert table.column("zip").tolist() == ["01234", "98765", "10000"]
+    assert table.column("size").tolist() == [0.5, 0.5, 0.0]
+    assert read_table(save("zip\n0\n10\n")).column("zip").tolist() == [0, 10]
+    assert read_table(save('zip,b\n"007",x\n')).column("zip").tolist() == ["007"]
+
+
+def test_whole_numbers_beyond_the_exact_ones_of_floats_stay_as_they_are(save, npz):
+    large = [2**53, 2**53 + 1, -5]
+    unsigned = [2**64 - 1, 2**64 - 2, 0]
+    rows = "\n".join(f"{a},{b}" for a, b in zip(large, unsigned, strict=True))
+    files = [save(f"a,b\n{rows}\n"), npz(a=np.array(large), b=np.array(unsigned, np.uint64))]
+    for path in files:
+        assert as_lists(read_table(path)) == {"a": large, "b": unsigned}
+    assert read_table(save(f"a\n{2**53 + 1}\nNA\n")).column("a").tolist() == [str(2**53 + 1), None]
+    assert read_table(save(f"a\n{2**53 + 1}\n0.5\n")).column("a").tolist() == [str(2**53 + 1), "0.5"]
+    assert read_table(save("a\n1e300\ninf\n")).column("a").tolist() == [1e300, np.inf]
+    assert "beyond 2^53" in complaint(read_table(save(f"a\n{2**53 + 1}\nNA\n")).matrix, ["a"])
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -182,9 +203,8 @@ def test_ragged_rows_are_named(value, row, found, columns, save):
         ("1.5,2\n3,4\n", "has no header row: the first line holds only numbers; add a line with column names."),
         ('a,b\n1,"x\n2,y\n', "from line 2 on: unexpected end of data"),
         ('a,b\n1,x\n2,"y"z\n', "from line 3 on: ',' expected after '\"'"),
-        (b"a,b\n1,\xff\xfe\n", "is not text in UTF-8"),
         (b"PK\x03\x04\x00\x00", "is not a text file"),
-        ("a,b\n1,2\n".encode("utf-16"), "is not text in UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16")[:-1], "is not text in UTF-16"),
     ],
 )
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.tsv"])
@@ -199,11 +219,6 @@ def test_columns_are_checked_even_if_not_asked_for(save):
     assert "two columns named 'b'" in complaint(read_table, save("a,b,b\n1,2,3\n"), ["a"])
 
 
-def test_bytes_that_are_not_text_are_found_anywhere(save):
-    content = b"a,b\n" + b"1,2\n" * 100_000 + b"3,\xff\n"
-    assert "is not text in UTF-8" in complaint(read_table, save(content))
-
-
 @pytest.mark.parametrize("damage", ["cut", "changed", "not gzip"])
 @pytest.mark.parametrize("value", ["2", "x"])
 def test_damaged_gzip_is_refused(damage, value, tmp_path):
@@ -216,9 +231,23 @@ def test_damaged_gzip_is_refused(damage, value, tmp_path):
 
 def test_missing_files_folders_and_other_suffixes_are_named(tmp_path, save):
     assert complaint(read_table, tmp_path / "no.csv", kind=FileNotFoundError) == f"There is no file {tmp_path}/no.csv."
-    assert "is a folder" in complaint(read_table, tmp_path)
-    message = complaint(read_table, save("a\n1\n", "data.xlsx"))
-    assert all(suffix in message for suffix in (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".npz"))
+    assert "is a folder without Parquet files" in complaint(read_table, tmp_path)
+    message = complaint(read_table, save("a\n1\n", "data.ods"))
+    suffixes = (
+        ".csv",
+        ".csv.gz",
+        ".tsv",
+        ".txt",
+        ".parquet",
+        ".npz",
+        ".jsonl",
+        ".ndjson",
+        ".feather",
+        ".arrow",
+        ".xlsx",
+    )
+    assert all(suffix in message for suffix in suffixes)
+    assert "cannot be read" in complaint(read_table, save("a\n1\n", "data.parquet.gz"))
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.npz"])
@@ -267,7 +296,7 @@ def test_a_mostly_numeric_column_names_the_cell_that_is_no_number(save):
 
 
 def test_decimal_commas_and_long_or_broken_cells_are_explained(save):
-    assert "Write decimals with a point" in complaint(read_table(save("x;y\n1,5;2\n")).matrix, ["x"])
+    assert "Write decimals with a point" in complaint(read_table(save('x,y\n"1,5",2\n')).matrix, ["x"])
     message = complaint(read_table(save('x\n"a\n' + "b" * 1000 + '"\n')).matrix, ["x"])
     assert "'a\\nbbb" in message
     assert len(message) < 300
@@ -417,7 +446,8 @@ def test_floats_come_back_to_the_last_bit(tmp_path_factory, values, suffix):
 def test_text_comes_back_unless_it_stands_for_missing(tmp_path_factory, values, alone):
     path = tmp_path_factory.mktemp("texts") / "data.csv"
     cells = np.array([*values, "a word"], object)  # the last keeps the column from being numeric
-    write_table(path, {"t": cells} if alone else {"t": cells, "n": np.arange(len(cells)), "u": cells[::-1]})
+    columns = {"t": cells} if alone else {"t": cells, "n": np.arange(len(cells)), "u": cells[::-1]}
+    write_table(path, columns, keep_formulas=True)
     expected = [None if cell is None or cell.strip() in MISSING else cell for cell in cells]
     table = read_table(path)
     assert table.column("t").tolist() == expected
@@ -452,6 +482,18 @@ def test_lines_are_plain_csv():
     assert list(csv_lines({"x": np.array([np.nan])})) == ["x", '""']
 
 
+def test_texts_that_a_spreadsheet_would_run_get_an_apostrophe_unless_asked(tmp_path):
+    texts = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "a=1", "-3.5", "+7", "", None]
+    columns = {"=name": np.array(texts, object), "n": -np.arange(11.0)}
+    lines = list(csv_lines(columns))
+    assert lines[0] == "'=name,n"
+    begun = [line.removeprefix('"')[:2] for line in lines[1:]]
+    assert begun == ["'=", "'+", "'-", "'@", "'\t", "'\r", "a=", "-3", "+7", ",-", ",-"]
+    assert lines[2].endswith("-1.0")
+    kept = list(csv_lines(columns, keep_formulas=True))
+    assert kept[:2] == ["=name,n", "=1+1,-0.0"]
+
+
 @pytest.mark.parametrize("columns", [{}, {"a": np.ones(2), "b": np.ones(3)}, {"a": np.ones((2, 2))}])
 def test_columns_that_do_not_fit_are_refused(columns, tmp_path):
     assert "of one length" in complaint(write_table, tmp_path / "out.csv", columns)
@@ -474,7 +516,7 @@ def test_a_write_that_fails_leaves_the_earlier_file(tmp_path):
 
 
 def test_the_name_of_a_written_file_is_forced_to_disk(tmp_path):
-    with mock.patch.object(_tables, "sync_folders") as forced:
+    with mock.patch.object(_table_writing, "sync_folders") as forced:
         write_table(tmp_path / "out.csv", {"a": np.ones(1)})
     forced.assert_called_once_with([tmp_path / "out.csv"], tmp_path)
 
@@ -521,7 +563,6 @@ def test_parquet_types_become_numbers_or_text(tmp_path):
     assert table.columns == tuple(columns)
     numeric = {
         "half": [0.5, np.nan],
-        "large": [2.0**60, 3],
         "flag": [1, np.nan],
         "nothing": [np.nan] * 2,
         "a.b": [1, 2],
@@ -529,6 +570,7 @@ def test_parquet_types_become_numbers_or_text(tmp_path):
     for name, expected in numeric.items():
         assert table.column(name).dtype == np.float64
         np.testing.assert_array_equal(table.column(name), expected)
+    assert table.column("large").tolist() == [2**60 + 1, 3]
     for name, expected in {"text": ["a", None], "category": ["u", None]}.items():
         assert table.column(name).tolist() == expected
     assert table.column("day").tolist() == ["2020-01-31", None]

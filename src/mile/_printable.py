@@ -1,0 +1,17 @@
+"""Names, labels and paths of users as people may see them: nothing in them can command a terminal or break a line."""
+
+import re
+
+# Control characters but line ends and tabs, marks that turn the direction of writing, and halves of characters.
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def without_commands(text: str) -> str:
+    """Return text in which everything that a terminal would obey is spelled out by its number; lines stay lines."""
+    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: object, longest: int | None = None) -> str:
+    """Return a name on one line, without what cannot be shown, and cut if it is longer than its place."""
+    plain = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    return plain if longest is None or len(plain) <= longest else f"{plain[: longest - 1]}…"
