@@ -52,14 +52,14 @@ class TestDefault:
 
     def test_makes_fewer_steps_where_the_network_is_larger(self):
         for n_rows, steps in [(999, 40_000), (1_000, 25_000), (4_999, 25_000), (5_000, 7_500)]:
-            sampler = MileRegressor()._configuration(n_rows)["sampler"]
+            sampler = MileRegressor()._sampler(n_rows)
             assert sampler.warmup_steps + sampler.sampling_steps == steps
-        given = MileRegressor(warmup_steps=300)._configuration(1_000)["sampler"]
+        given = MileRegressor(warmup_steps=300)._sampler(1_000)
         assert (given.warmup_steps, given.sampling_steps) == (300, 5_000)
-        own_layers = MileRegressor((8,))._configuration(1_000)["sampler"]
+        own_layers = MileRegressor((8,))._sampler(1_000)
         assert own_layers == configure("mile", "default")
         own_sampler = Mile(warmup_steps=100, sampling_steps=10, n_draws=10)
-        assert MileRegressor(sampler=own_sampler)._configuration(1_000)["sampler"] == own_sampler
+        assert MileRegressor(sampler=own_sampler)._sampler(1_000) == own_sampler
 
     def test_of_another_network_is_the_papers(self):
         network = (lambda key: {"w": jnp.zeros((2, 2))}, lambda arrays, x: x @ arrays["w"])
