@@ -7,10 +7,12 @@
 #include "dynamics.hpp"
 #include "layers.hpp"
 #include "mixture.hpp"
+#include "priors.hpp"
 
 namespace mile::MILE_ISA {
 
-constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods.py
+constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods/gaussian.py
+constexpr float inverse_scale_limit = 0.1f;  // of the bounded link, as in likelihoods/gaussian.py
 constexpr float log_sqrt_two_pi = 0.9189385332046727f;
 
 MILE_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -386,6 +388,34 @@ static double gaussian(const Plan& plan, int active, float* s) {
   return sum(total);
 }
 
+// The bounded link: sigma^2 = floor^2 + s^2 with 1 / s = exp(-raw) + 1 / 10. It needs no square root.
+struct Variance {
+  V value;
+  V product;  // times one over the value: the derivative of log sigma with respect to raw
+
+  Variance(V raw, float floor) {
+    V inverse = exp(-raw), s = 1.0f / (inverse + inverse_scale_limit), square = s * s;
+    value = square + floor * floor;
+    product = square * (inverse * s);
+  }
+};
+
+static double bounded_gaussian(const Plan& plan, float floor, int active, float* s) {
+  float *location = s + plan.outputs, *raw = location + plan.tile;
+  V total = {};
+  for (int r = 0; r < active; r += lanes) {
+    V w = load(s + plan.weight + r);
+    const Variance variance(load(raw + r), floor);
+    V precision = 1.0f / variance.value;
+    V residual = load(s + plan.y + r) - load(location + r);
+    V square = residual * residual * precision;
+    total += w * (-0.5f * (log(variance.value) + square) - log_sqrt_two_pi);
+    store(location + r, w * residual * precision);
+    store(raw + r, w * (square - 1.0f) * (variance.product * precision));
+  }
+  return sum(total);
+}
+
 // The largest logit of each row, one vector of rows at a time.
 MILE_INLINE V largest_logit(const float* out, int64_t n_outputs, int64_t tile) {
   V largest = load(out);
@@ -423,7 +453,14 @@ static double categorical(const Plan& plan, int active, float* s) {
 }
 
 static double likelihood(const Network& network, const Plan& plan, int active, float* s) {
-  return network.head == Head::gaussian ? gaussian(plan, active, s) : categorical(plan, active, s);
+  switch (network.head) {
+    case Head::categorical:
+      return categorical(plan, active, s);
+    case Head::bounded_gaussian:
+      return bounded_gaussian(plan, network.floor, active, s);
+    default:
+      return gaussian(plan, active, s);
+  }
 }
 
 // Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d [row][columns].
@@ -670,8 +707,10 @@ MILE_INLINE void accumulate(double* sums, V v, int n) {
   }
 }
 
+// `variance` gives that of a raw second output.
+template <class F>
 static void summarize_gaussian(const Plan& plan, const float* out, const float* centers, int n, double* to,
-                               int64_t stride) {
+                               int64_t stride, const F& variance) {
   for (int r = 0; r < n; r += lanes) {
     V center = {};
     if (n - r >= lanes)
@@ -679,10 +718,9 @@ static void summarize_gaussian(const Plan& plan, const float* out, const float* 
     else
       for (int k = 0; k < n - r; ++k) center[k] = centers[r + k];
     V away = load(out + r) - center;
-    V log_scale = at_least(at_most(load(out + plan.tile + r), log_scale_limit), -log_scale_limit);
     accumulate(to + r, away, n - r);
     accumulate(to + stride + r, away * away, n - r);
-    accumulate(to + 2 * stride + r, exp(2.0f * log_scale), n - r);
+    accumulate(to + 2 * stride + r, variance(load(out + plan.tile + r)), n - r);
   }
 }
 
@@ -710,10 +748,15 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
   float* out = s + plan.outputs;
   for (int64_t draw = 0; draw < n_draws; ++draw) {
     each_output(network, plan, draws + draw * dimension, rows, s, [&](int64_t row, int n) {
-      if (network.head == Head::gaussian)
-        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride);
-      else
+      if (network.head == Head::categorical)
         summarize_categorical(plan, out, n, sums + row, rows.stride);
+      else if (network.head == Head::bounded_gaussian)
+        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride,
+                           [&](V raw) { return Variance(raw, network.floor).value; });
+      else
+        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride, [](V raw) {
+          return exp(2.0f * at_least(at_most(raw, log_scale_limit), -log_scale_limit));
+        });
     });
   }
 }
