@@ -243,6 +243,10 @@ class AbstractLikelihood(ABC):
     def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
         """Learn how a checked response is encoded from its training rows."""
 
+    def fitted(self, y: Encoded) -> "AbstractLikelihood":
+        """Return this likelihood with what it takes from the encoded response of the training rows."""
+        return self
+
     @abstractmethod
     def plain_response(self) -> AbstractResponse:
         """Return the encoding of values that are encoded already."""

@@ -20,6 +20,11 @@ from mile.priors import NativePrior
 
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
 _HEADS = {"gaussian": 0, "categorical": 1, "bounded_gaussian": 2}
+_N_SUMS = {
+    _HEADS["gaussian"]: lambda n_outputs: 3,
+    _HEADS["categorical"]: lambda n_outputs: n_outputs + 1,
+    _HEADS["bounded_gaussian"]: lambda n_outputs: 3,
+}
 _KEEP_SLOPES = {_ACTIVATIONS["gelu"], _ACTIVATIONS["silu"]}  # of units, besides their values
 _NO_HEAD = -1  # the kernel computes outputs, and knows nothing of the likelihood
 _MOST_SIZES = 65  # inputs, hidden layers and outputs
@@ -76,7 +81,7 @@ class Specification(NamedTuple):
     @property
     def n_sums(self) -> int:
         """Numbers of a row that `summarize` gives."""
-        return self.sizes[-1] + 1 if self.head == _HEADS["categorical"] else 3
+        return _N_SUMS[self.head](self.sizes[-1])
 
     @property
     def row_floats(self) -> int:
@@ -129,8 +134,8 @@ def specify(
         if given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
             return None
     head = likelihood.native_head()
-    known = (_NO_HEAD,) if head is None else (_HEADS[head.name], head.floor)
-    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], *known)
+    code, floor = (_NO_HEAD, 0.0) if head is None else (_HEADS[head.name], head.floor)
+    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], code, floor)
 
 
 class Data(NamedTuple):

@@ -104,7 +104,7 @@ class NamedPrior(Prior, Protocol):
         ...
 
 
-def layers_of(network: Layered) -> Sequence[LayerSizes]:
+def layers_of(network: object) -> Sequence[LayerSizes]:
     """Return the layers of a network.
 
     Raises
