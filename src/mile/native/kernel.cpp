@@ -388,15 +388,18 @@ static double gaussian(const Plan& plan, int active, float* s) {
   return sum(total);
 }
 
-// The bounded link: sigma^2 = floor^2 + s^2 with 1 / s = exp(-raw) + 1 / 10. It needs no square root.
-struct Variance {
-  V value;
-  V product;  // times one over the value: the derivative of log sigma with respect to raw
+// The bounded link: sigma^2 = floor^2 + s^2 with 1 / s = exp(-raw) + 1 / 10. With u = 1 / s and
+// r = 1 / (u (1 + floor^2 u^2)), one over sigma^2 is u^3 r and the derivative of log sigma is exp(-raw) r: one division, no
+// root. Below `lowest` s is nothing beside the smallest floor, 1e-6, and the cube would overflow.
+struct Bounded {
+  V precision, slope;
 
-  Variance(V raw, float floor) {
-    V inverse = exp(-raw), s = 1.0f / (inverse + inverse_scale_limit), square = s * s;
-    value = square + floor * floor;
-    product = square * (inverse * s);
+  Bounded(V raw, float floor) {
+    constexpr float lowest = -27.0f;
+    V inverse = exp(-at_least(raw, lowest)), u = inverse + inverse_scale_limit, square = u * u;
+    V r = 1.0f / (u * (1.0f + floor * floor * square));
+    precision = u * square * r;
+    slope = inverse * r;
   }
 };
 
@@ -405,13 +408,12 @@ static double bounded_gaussian(const Plan& plan, float floor, int active, float*
   V total = {};
   for (int r = 0; r < active; r += lanes) {
     V w = load(s + plan.weight + r);
-    const Variance variance(load(raw + r), floor);
-    V precision = 1.0f / variance.value;
+    const Bounded link(load(raw + r), floor);
     V residual = load(s + plan.y + r) - load(location + r);
-    V square = residual * residual * precision;
-    total += w * (-0.5f * (log(variance.value) + square) - log_sqrt_two_pi);
-    store(location + r, w * residual * precision);
-    store(raw + r, w * (square - 1.0f) * (variance.product * precision));
+    V scaled = residual * link.precision, square = residual * scaled;
+    total += w * (0.5f * (log(link.precision) - square) - log_sqrt_two_pi);
+    store(location + r, w * scaled);
+    store(raw + r, w * (square - 1.0f) * link.slope);
   }
   return sum(total);
 }
@@ -752,7 +754,7 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
         summarize_categorical(plan, out, n, sums + row, rows.stride);
       else if (network.head == Head::bounded_gaussian)
         summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride,
-                           [&](V raw) { return Variance(raw, network.floor).value; });
+                           [&](V raw) { return 1.0f / Bounded(raw, network.floor).precision; });
       else
         summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride, [](V raw) {
           return exp(2.0f * at_least(at_most(raw, log_scale_limit), -log_scale_limit));
