@@ -1,7 +1,5 @@
 """Every prior runs in the native step: there it is what JAX computes, and costs no chain its bits."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from native_steps import XlaTarget, chain_states, many_steps
 from perceptrons import close, make_posterior
 from targets import assert_same_bits
 
-from mile import Categorical, FanIn, Gaussian, Hierarchical, Laplace, Normal, PerLayer, StudentT, _registry, native
+from mile import FanIn, Gaussian, Hierarchical, Laplace, Normal, PerLayer, StudentT, _registry, native
 from mile.posterior import Posterior
 from mile.priors import Accelerated
 from mile.samplers import _mclmc
@@ -52,7 +50,7 @@ def test_every_registered_prior_is_among_the_cases():
 
 def in_double_precision(prior, position):
     with jax.enable_x64(True):
-        return jax.value_and_grad(prior.log_prob)(jnp.asarray(np.asarray(position, np.float64)))
+        return jax.jit(jax.value_and_grad(prior.log_prob))(jnp.asarray(np.asarray(position, np.float64)))
 
 
 def of_the_step(prior, temperature=1.0):
@@ -70,8 +68,19 @@ class TestPrior:
         for position, value, gradient in zip(states.position, states.logdensity, states.gradient, strict=True):
             close((value, gradient), in_double_precision(bound, position))
 
-    def test_leads_to_the_step_in_jax(self, prior):
-        posterior = with_prior(prior)
+    def test_of_a_position_that_is_not_a_number_is_refused(self, prior):
+        posterior = with_prior(prior, 0)
+        keys, states, step_sizes = from_anywhere(posterior)
+        # A weight of the first layer, a bias there, the last bias.
+        position = states.position.at[jnp.arange(3), jnp.array([0, 170, -1])].set(jnp.nan)
+        assert not many_steps(posterior, keys, states._replace(position=position), step_sizes)[1].finite.any()
+
+
+# Families whose sums and slopes are computed in different ways; the rest of a step is the same for all.
+@pytest.mark.parametrize("name", ["student t", "hierarchical by unit"])
+class TestStep:
+    def test_leads_to_the_step_in_jax(self, name):
+        posterior = with_prior(PRIORS[name])
         keys, states, step_sizes = from_anywhere(posterior)
         ours, info = many_steps(posterior, keys, states, step_sizes)
         theirs, expected = by_jax(posterior, keys, states, step_sizes)
@@ -80,21 +89,14 @@ class TestPrior:
         rounding = 1e-6 * np.abs(theirs.logdensity).max()
         np.testing.assert_allclose(info.energy_change, expected.energy_change, rtol=1e-5, atol=rounding)
 
-    def test_leaves_every_chain_its_bits_among_others_and_on_any_threads(self, helpers, prior):
-        posterior = with_prior(prior)
+    def test_leaves_every_chain_its_bits_among_others_and_on_any_threads(self, helpers, name):
+        posterior = with_prior(PRIORS[name])
         arguments = from_anywhere(posterior)
         expected = many_steps(posterior, *arguments)
         for n_helpers, n_chains in ((0, 3), (0, 1), (UNLIMITED, 1)):
             helpers(n_helpers)
             few, expected_few = jax.tree.map(lambda leaf, n=n_chains: leaf[-n:], (arguments, expected))
             assert_same_bits(many_steps(posterior, *few), expected_few)
-
-    def test_of_a_position_that_is_not_a_number_is_refused(self, prior):
-        posterior = with_prior(prior, 0)
-        keys, states, step_sizes = from_anywhere(posterior)
-        # A weight of the first layer, a bias there, the last bias.
-        position = states.position.at[jnp.arange(3), jnp.array([0, 170, -1])].set(jnp.nan)
-        assert not many_steps(posterior, keys, states._replace(position=position), step_sizes)[1].finite.any()
 
 
 @jax.jit
@@ -115,13 +117,6 @@ def test_a_power_of_it_has_the_value_and_slope_of_double_precision():
 def test_one_scale_for_all_and_the_same_for_each_agree():
     one, each = (of_the_step(prior)[1] for prior in (Normal(scale=0.5), PerLayer(scales=(0.5, 0.5, 0.5))))
     close(one, each, 1e-6)
-
-
-def test_classifiers_have_them_too():
-    known = make_posterior(Categorical(3), 40, hidden=(16,))
-    posterior = replace(known, prior=Hierarchical().bind(known.network))
-    keys, states, step_sizes = chain_states(posterior, 2)
-    close(many_steps(posterior, keys, states, step_sizes)[0], by_jax(posterior, keys, states, step_sizes)[0])
 
 
 def test_a_prior_of_the_users_own_is_left_to_jax():
