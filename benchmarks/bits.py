@@ -23,6 +23,8 @@ from sklearn.datasets import load_diabetes, load_digits, load_iris
 from mile import (
     FanIn,
     FitWarning,
+    Gaussian,
+    Hierarchical,
     Laplace,
     MileClassifier,
     MileRegressor,
@@ -94,6 +96,7 @@ def cases() -> dict[str, Callable[[], list[np.ndarray]]]:
         "regressor, defaults of the network": lambda: regression(hidden_layer_sizes=None),
         "regressor, preset paper": lambda: regression(hidden_layer_sizes=None, preset="paper"),
         "regressor, temperature": lambda: regression(temperature=0.5),
+        "regressor, bounded link": lambda: regression(likelihood=Gaussian(link="bounded")),
         "classifier": classification,
         "images": images,
         "text classifier": texts,
@@ -107,6 +110,7 @@ def cases() -> dict[str, Callable[[], list[np.ndarray]]]:
         "student t": StudentT(),
         "fan-in": FanIn(),
         "per layer": PerLayer(scales=(1, 2, 0.5)),
+        "hierarchical": Hierarchical(groups="input"),
     }
     for name, prior in priors.items():
         found[f"regressor, prior {name}"] = lambda prior=prior: regression(prior=prior)

@@ -28,6 +28,7 @@ SCRIPTS = (
     "convolution",
     "attention",
     "samplers",
+    "priors",
     "whole_fit",
     "growth",
     "startup",

@@ -83,6 +83,13 @@ def _head(likelihood, outputs, y):
         return np.sum(logs * chosen, axis=1), chosen - np.exp(logs)
     assert isinstance(likelihood, Gaussian)
     location, raw = outputs.T
+    if likelihood.link == "bounded":
+        floor, z = likelihood.floor or 1e-6, np.maximum(raw, -300.0)  # beyond it the floor is all there is
+        s = 1.0 / (np.exp(-z) + 0.1)
+        variance, residual = floor**2 + s**2, y - location
+        slope = s**3 * np.exp(-z) / variance
+        values = -0.5 * np.log(2 * np.pi * variance) - 0.5 * residual**2 / variance
+        return values, np.stack([residual / variance, (residual**2 / variance - 1) * slope], axis=1)
     log_scale = np.clip(raw, -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT)
     residual = (y - location) * np.exp(-log_scale)
     inside = np.abs(raw) <= LOG_SCALE_LIMIT

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from mile.likelihoods import Categorical, Gaussian
     from mile.networks import MLP, Attention, ConvNet
     from mile.predict.on_dask import map_rows
-    from mile.priors import FanIn, Laplace, Normal, PerLayer, StudentT
+    from mile.priors import FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT
     from mile.samplers import Adjusted, Auto, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic
     from mile.sampling import Chains, sample
     from mile.storage import repair

@@ -20,6 +20,10 @@ from typing import NamedTuple, TypeVar
 
 Class = TypeVar("Class", bound=type)
 
+# Key of a dataclass field's metadata: the value that a file without the field stands for. A field that a registered
+# class gains needs one, so that older files are still read; files do not name a field with that value.
+ABSENT = "absent"
+
 _PACKAGE = __name__.partition(".")[0]
 # How a class is registered, as text: the decorator with the kind and the name, other decorators, the class.
 _DECLARATION = re.compile(rb'^@_registry\.(\w+)\("(\w+)"\)\n(?:(?!class ).*\n)*?class (\w+)', re.MULTILINE)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mile._errors import UntrustedFileError
-from mile._registry import IN_FILES, Registry
+from mile._registry import ABSENT, IN_FILES, Registry
 from mile._schema import Fields, Nullable, Plain, Text, Unchecked, quote, refused, require
 from mile._types import Json
 from mile.networks import FixedArray
@@ -32,7 +32,9 @@ def describe(value: object) -> Json:
     registry = _registry_of(type(value))
     if registry is None or not dataclasses.is_dataclass(value):
         return {"kind": _CUSTOM, "text": repr(value)}
-    fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    absent = _absent(type(value))
+    fields = {name: describe(entry) for name, entry in given.items() if name not in absent or entry != absent[name]}
     return {"kind": registry.name_of(type(value)), **fields}
 
 
@@ -172,7 +174,7 @@ def _(description: list, expected: str, registries: tuple[Registry, ...], fixed:
 @_build.register
 def _(description: dict, expected: str, registries: tuple[Registry, ...], fixed: FixedArrays) -> object:
     name = Text().read(description.get("kind"), place=(expected, "kind"))
-    arguments = {key: value for key, value in description.items() if key != "kind"}
+    arguments: dict[str, Any] = {key: value for key, value in description.items() if key != "kind"}  # of any class
     if name == _FIXED:
         is_there = set(arguments) == {"sha256"} and Text().read(arguments["sha256"]) in fixed
         require(is_there, "a description names an array that is not in the file.")
@@ -183,13 +185,19 @@ def _(description: dict, expected: str, registries: tuple[Registry, ...], fixed:
         raise UntrustedFileError(
             f"the {expected} {quote(name)} is not registered: import the module that registers it, then read the file."
         )
-    # A default that stands for a missing name could change from one version to the next.
+    arguments = _absent(kind) | arguments
+    # A default that stands for any other missing name could change from one version to the next.
     wrong = sorted(set(arguments) ^ {field.name for field in dataclasses.fields(kind)})
     require(not wrong, f"{name} has an unknown or missing {quote(wrong)}.")
     homes = () if registry is None else (registry,)
     built = {key: _build(value, key, homes, fixed) for key, value in arguments.items()}
     with refused(name):
         return kind(**built)
+
+
+def _absent(kind: type) -> dict[str, Any]:  # fields have any type
+    """Return the fields that a file may lack, with the values that it then stands for."""
+    return {field.name: field.metadata[ABSENT] for field in dataclasses.fields(kind) if ABSENT in field.metadata}
 
 
 def _registry_of(kind: type) -> Registry | None:

@@ -19,7 +19,7 @@ from mile import native
 from mile._types import Features, Key, NativeStep, Position, Response, Scalar, Target
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
-from mile.priors import FlatPrior, Normal
+from mile.priors import Accelerated, FlatPrior
 
 # XLA keeps the hidden features of all rows it works on, a few times over. Blocks of rows bound that, and large networks
 # are faster on blocks that stay in the cache (LeNet-5, 1,024 images, two cores: 157 ms by 16, 180 by 64, 420 at once).
@@ -169,17 +169,17 @@ class Posterior(Target):
     def native_step(self, key: Key, position: Position) -> NativeStep | None:
         """Return the native form of one step of `samplers/_mclmc.py` on this posterior, or None.
 
-        The function takes key, state, step size and L and must run on CPU. The kernel knows normal priors and draws the
-        bits of JAX's default generator.
+        The function takes key, state, step size and L and must run on CPU. The kernel draws the bits of JAX's default
+        generator.
         """
         spec = native.specify(self.network, self.likelihood, position.dtype, self.rows)
         partitionable = jax.config.jax_threefry_partitionable  # pyright: ignore[reportAttributeAccessIssue]
         default_bits = partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
-        if spec is None or not spec.has_head or type(self.prior) is not Normal or not default_bits:
+        prior = self.prior.native_form() if isinstance(self.prior, Accelerated) else None
+        if spec is None or not spec.has_head or prior is None or not default_bits:
             return None
-        precision = jnp.asarray(self.prior.scale**-2, position.dtype)
         data = _data(self.rows)
-        return lambda key, state, step_size, L: native.mclmc_step(spec, key, state, step_size, L, precision, data)
+        return lambda key, state, step_size, L: native.mclmc_step(spec, key, state, step_size, L, prior, data)
 
 
 def _groups_of(batch_size: int) -> int:

@@ -16,6 +16,8 @@ _LENGTH = "tests/unit/samplers/test_decoherence.py"
 _PHASES = "tests/unit/samplers/test_mile.py tests/faults/test_failed_chains.py"
 _LOOP = "tests/unit/sampling/test_chains.py"
 _LIKELIHOODS = "tests/unit/likelihoods/test_likelihoods.py tests/unit/likelihoods/test_contracts.py"
+_LINK = "tests/unit/likelihoods/test_bounded_link.py"
+_HIERARCHICAL = "tests/unit/priors/test_hierarchical.py"
 _PREDICT = "tests/unit/test_metrics.py tests/unit/predict/test_mixture.py tests/unit/likelihoods/test_contracts.py"
 _DATA = "tests/unit/data/test_dataset.py tests/sklearn/test_sample_weight.py"
 _STORAGE = "tests/unit/storage/test_storage.py tests/faults/test_storage_faults.py"
@@ -60,7 +62,16 @@ MUTANTS = (
     Mutant("samplers/base.py", "max(1, n_steps // max(n_records, 1))", "max(1, n_steps // n_records - 1)", _LOOP),
     # Likelihoods
     Mutant("likelihoods/gaussian.py", "return -log_scale - 0.5", "return log_scale - 0.5", _LIKELIHOODS),
-    Mutant("likelihoods/gaussian.py", "LOG_SCALE_LIMIT = math.log(1e6)", "LOG_SCALE_LIMIT = 50.0", _LIKELIHOODS),
+    Mutant("likelihoods/_links.py", "LOG_SCALE_LIMIT = math.log(1e6)", "LOG_SCALE_LIMIT = 50.0", _LIKELIHOODS),
+    Mutant("likelihoods/_links.py", "SCALE_LIMIT = 10.0", "SCALE_LIMIT = 11.0", _LINK),
+    Mutant("likelihoods/_resolution.py", "0.5 * np.median", "np.median", _LINK),
+    Mutant(
+        "priors/hierarchical.py",
+        "0.5 * (self.degrees + block.group_size) * jnp",
+        "0.5 * self.degrees * jnp",
+        _HIERARCHICAL,
+    ),
+    Mutant("priors/hierarchical.py", "gammaln(a - 0.5) - gammaln(a)", "gammaln(a + 0.5) - gammaln(a)", _HIERARCHICAL),
     Mutant("likelihoods/gaussian.py", "distance - 0.5 * np.mean(pairs", "distance - np.mean(pairs", _PREDICT),
     Mutant("likelihoods/categorical.py", "y >= self.n_classes)", "y > self.n_classes)", _PREDICT),
     Mutant("likelihoods/categorical.py", "self.entropy - self._summary[1]", "self._summary[1]", _PREDICT),

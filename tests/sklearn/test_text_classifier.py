@@ -274,7 +274,7 @@ class TestRefusals:
 
     def test_rows_without_a_label_are_left_out_with_a_count(self, monkeypatch):
         kept = []
-        monkeypatch.setattr(_base, "fit", lambda dataset, *_, **__: kept.append(dataset.train.number))
+        monkeypatch.setattr(_base, "run_job", lambda job, *_, **__: kept.append(job.dataset.train.number))
         with pytest.warns(FitWarning, match=r"y has no value in 2 of 80 rows, which are left out\.$"):
             estimator(validation_fraction=0.0).fit(TEXTS, [None, *LABELS[1:79], np.nan])
         np.testing.assert_array_equal(np.sort(kept[0]), np.arange(1, 79))

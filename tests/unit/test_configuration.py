@@ -13,6 +13,7 @@ from mile import (
     DeepEnsemble,
     FanIn,
     Gaussian,
+    Hierarchical,
     Laplace,
     Mile,
     Normal,
@@ -39,6 +40,8 @@ OBJECTS = [
     CNN_V1,
     Convolution(filters=2, kernel=5, padding=1, pool=3),
     Gaussian(),
+    Gaussian(link="bounded"),
+    Gaussian(link="bounded", floor=1 / 3),
     Categorical(2),
     Categorical(1000),
     Nuts(warmup_steps=7, sampling_steps=9, n_draws=3, target_acceptance=0.9, max_depth=5, step_size=0.1),
@@ -50,6 +53,8 @@ OBJECTS = [
     StudentT(df=1 / 3, scale=7.0),
     FanIn(),
     FanIn(family=StudentT(df=5.0, scale=0.1), gain=1 / 3, bias=2.0),
+    Hierarchical(),
+    Hierarchical(groups="input", degrees=1 / 3, scale=0.1, bias=7.0),
     PerLayer(scales=(1.0,)),
     PerLayer(scales=(0.1, 1 / 3, 7.0), family=Laplace(scale=0.5)),
     Training(),
@@ -84,9 +89,24 @@ def test_a_description_names_every_field_and_no_class():
     for value in OBJECTS:
         with case(value):
             description = describe(value)
-            assert set(description) == {"kind", *(field.name for field in dataclasses.fields(value))}
+            fields = {field.name: field.metadata for field in dataclasses.fields(value)}
+            gained = {
+                name for name, given in fields.items() if getattr(value, name) == given.get(_registry.ABSENT, ...)
+            }
+            assert set(description) == {"kind", *fields} - gained
             assert any(description["kind"] in registry for registry in IN_FILES)
             assert not is_custom(description)
+
+
+def test_a_field_that_a_class_has_gained_may_be_missing():
+    """Files that were written before say nothing of it, and files that need it do."""
+    assert describe(Gaussian()) == {"kind": "gaussian"}
+    assert build({"kind": "gaussian"}, Gaussian) == Gaussian(link="exponential", floor=None)
+    assert describe(Gaussian(link="bounded")) == {"kind": "gaussian", "link": "bounded"}
+    assert build({"kind": "gaussian", "link": "bounded", "floor": 0.5}, Gaussian) == Gaussian(link="bounded", floor=0.5)
+    for wrong in ({"link": "other"}, {"link": None}, {"floor": 0.5}, {"link": "bounded", "floor": "0.5"}, {"other": 1}):
+        with pytest.raises(UntrustedFileError):
+            build({"kind": "gaussian"} | wrong, Gaussian)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,13 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Budgets per chain; None takes the preset's.
     prior
         "normal", "laplace", "student_t" (3 degrees of freedom), "fan_in" (normal, narrower where a layer has many
-        inputs), or an object such as `StudentT(df=5.0)`, `FanIn(family=Laplace())`, `PerLayer(scales=(1.0, 0.5, 0.5))`.
+        inputs), "hierarchical" (learns a scale for each layer), or an object such as `StudentT(df=5.0)`,
+        `FanIn(family=Laplace())`, `PerLayer(scales=(1.0, 0.5, 0.5))`, `Hierarchical(groups="input")`.
     prior_scale
         Scale of the prior that `prior` names, on all weights and biases. It is the standard deviation of "normal";
         that of "laplace" is sqrt(2) times as large, that of "student_t" sqrt(3) times. For "fan_in" it multiplies the
-        scales sqrt(2 / fan_in) of weights and 1 of biases. A prior object has its own scale, and this must be 1.
+        scales sqrt(2 / fan_in) of weights and 1 of biases; for "hierarchical" it is where the scales of weights are
+        expected, and biases keep 1. A prior object has its own scale, and this must be 1.
     temperature
         The chains sample the posterior to the power 1 / temperature, so below 1 it is narrower. The ensemble stays.
     learning_rate, weight_decay, batch_size, max_epochs, patience

@@ -210,6 +210,7 @@ def plan(
         raise ValueError(f"the network takes {network.n_inputs} features but the data has {dataset.n_features}.")
     likelihood.check_encoded(dataset.y_train, "y_train")
     likelihood.check_encoded(dataset.y_valid, "y_valid")
+    likelihood = likelihood.fitted(dataset.y_train[dataset.train.weight > 0.0])
     training, prior = training or Training(), prior or Normal()
     temperature = check_number("temperature", temperature, positive=True)
     prior.bind(network).tempered(temperature)  # must be possible

@@ -1,9 +1,10 @@
 """Likelihoods: what the network's outputs say about y, and the distributions that predict it; one file a family."""
 
+from mile.likelihoods._links import LOG_SCALE_LIMIT
 from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.categorical import Categorical, ClassPredictive, LabeledResponse
-from mile.likelihoods.gaussian import LOG_SCALE_LIMIT, Gaussian
+from mile.likelihoods.gaussian import Gaussian
 from mile.likelihoods.numbers import AbstractComponents, AbstractNumberLikelihood, Predictive, ScaledResponse
 
 __all__ = [

@@ -16,13 +16,20 @@ from mile import metrics
 from mile._types import Outputs, Response
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
-Head = Literal["gaussian", "categorical"]
+HeadName = Literal["gaussian", "categorical", "bounded_gaussian"]
 Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"]  # y as compiled code takes it
 Tensors = Mapping[str, np.ndarray]
 OutputsOfDraws = Float[np.ndarray, "draw output row"]
 PerDraw = Float[np.ndarray, "draw row"]
 PerRow = Float[np.ndarray, " row"]
 Result = TypeVar("Result")  # an array, or a tuple of arrays, whose last axis is the row
+
+
+class NativeHead(NamedTuple):
+    """What the native kernel must know of a likelihood."""
+
+    name: HeadName
+    floor: float = 0.0  # of standard deviations, for "bounded_gaussian"
 
 
 class AbstractResponse(ABC):
@@ -184,7 +191,7 @@ class AbstractLikelihood(ABC):
     """
 
     task: ClassVar[Task]
-    head: ClassVar[Head | None] = None  # of the native kernel; without one it takes derivatives from JAX
+    head: ClassVar[HeadName | None] = None  # of the native kernel; without one it takes derivatives from JAX
     dtype: ClassVar[type] = np.float32  # of encoded values
     is_numeric: ClassVar[bool] = True  # whether y must be numbers
 
@@ -192,6 +199,10 @@ class AbstractLikelihood(ABC):
         # A head is not inherited: a class derived from one with a head may compute something else.
         super().__init_subclass__()
         cls.head = vars(cls).get("head")
+
+    def native_head(self) -> NativeHead | None:
+        """Return what the native kernel must know, or None if it does not have this likelihood."""
+        return None if self.head is None else NativeHead(self.head)
 
     @property
     @abstractmethod
@@ -231,6 +242,10 @@ class AbstractLikelihood(ABC):
     @abstractmethod
     def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
         """Learn how a checked response is encoded from its training rows."""
+
+    def fitted(self, y: Encoded) -> "AbstractLikelihood":
+        """Return this likelihood with what it takes from the encoded response of the training rows."""
+        return self
 
     @abstractmethod
     def plain_response(self) -> AbstractResponse:

@@ -1,7 +1,7 @@
 """The normal distribution with a network output for its location and one for its log standard deviation."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,13 +9,14 @@ from jaxtyping import Array, Float
 from scipy.special import ndtr, ndtri
 
 from mile import _registry
+from mile._checks import check_choice, check_number
 from mile._types import Outputs
+from mile.likelihoods._links import LINKS, SCALE_LIMIT, SMALLEST_SCALE
 from mile.likelihoods._quantiles import half_mean_difference
-from mile.likelihoods.base import Evaluate, Mixture, OutputsOfDraws, PerDraw, PerRow
+from mile.likelihoods._resolution import resolution_of
+from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.numbers import AbstractComponents, AbstractNumberLikelihood
 
-# Standard deviations stay in [1e-6, 1e6] with zero gradient outside, as in the reference.
-LOG_SCALE_LIMIT = math.log(1e6)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 _TAIL = 8.3  # standard deviations beyond which a normal distribution has nothing that double precision sees
@@ -25,25 +26,63 @@ _MOST_PAIRED = 500  # components; their pairs are as many as points of an integr
 @_registry.likelihood("gaussian")
 @dataclass(frozen=True)
 class Gaussian(AbstractNumberLikelihood):
-    """Normal response with a network output for its location and one for its log standard deviation."""
+    """Normal response with a network output for its location and one for its log standard deviation.
+
+    Parameters
+    ----------
+    link
+        From the second output z to the standard deviation, in standard deviations of the response. "exponential":
+        exp(z), cut off at 1e-6 and 1e6, as in the paper. "bounded": smooth, between `floor` and about 10, so that noise
+        stays within sight of the data on every row: the root of floor^2 + s^2 with 1 / s = exp(-z) + 1 / 10.
+    floor
+        Smallest standard deviation of the bounded link. None: decided when the model is fitted, as half the median gap
+        between distinct values if the response has few of them, else 1e-6; see `resolution_of`.
+    """
+
+    link: str = field(default="exponential", metadata={_registry.ABSENT: "exponential"})
+    floor: float | None = field(default=None, metadata={_registry.ABSENT: None})
 
     head = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_choice("link", self.link, LINKS)
+        if self.floor is not None:
+            check_number("floor", self.floor, smallest=SMALLEST_SCALE, largest=SCALE_LIMIT)
+            if self.link != "bounded":
+                raise ValueError(f"floor must be None with link={self.link!r}; got {self.floor!r}.")
 
     @property
     def n_outputs(self) -> int:
         """Location and log standard deviation."""
         return 2
 
+    def native_head(self) -> NativeHead | None:
+        """Return the head of this link; a class derived from this one may compute something else."""
+        if self.head is None or self.link != "bounded":
+            return super().native_head()
+        return NativeHead("bounded_gaussian", self._floor)
+
+    def fitted(self, y: Encoded) -> "Gaussian":
+        """Return this likelihood with a floor that suits the response."""
+        if self.link != "bounded" or self.floor is not None:
+            return self
+        return replace(self, floor=max(resolution_of(y) or 0.0, SMALLEST_SCALE))
+
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log density of each row."""
-        log_scale = jnp.clip(outputs[1], -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT)
+        log_scale = LINKS[self.link](jnp, outputs[1], self._floor)
         standardized = (y - outputs[0]) * jnp.exp(-log_scale)
         return -log_scale - 0.5 * jnp.square(standardized) - _LOG_SQRT_TWO_PI
 
     def components(self, outputs: OutputsOfDraws) -> "NormalComponents":
         """Return the normal distributions of outputs."""
-        location, log_scale = np.moveaxis(outputs.astype(np.float64), 1, 0)
-        return NormalComponents(location, np.exp(np.clip(log_scale, -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT)))
+        location, raw = np.moveaxis(outputs.astype(np.float64), 1, 0)
+        with np.errstate(invalid="ignore"):  # NaN stays NaN
+            return NormalComponents(location, np.exp(LINKS[self.link](np, raw, self._floor)))
+
+    @property
+    def _floor(self) -> float:
+        return SMALLEST_SCALE if self.floor is None else float(self.floor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from mile._checks import check_count
 from mile._random import draw_seed
 from mile.features.numbers import Standardizer
 from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
+from mile.likelihoods._resolution import few_values
 from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import (
     AbstractLikelihood,
@@ -32,8 +33,7 @@ from mile.likelihoods.base import (
 
 _TAIL = 1e-15  # probability beyond the ends of an integral
 _QUARTILES_OF_NORMAL = 1.3489795003921634  # distance between them in standard deviations
-# When a response counts as discrete, and how narrow a predicted scale must be to count as a spike.
-_SPIKE_LARGEST_SHARE = 0.1  # distinct values per row
+# How narrow a predicted scale must be to count as a spike on a value of a response that has few.
 _SPIKE_WIDTH = 0.1  # of the median gap between values
 _SPIKE_SMALLEST_SHARE = 0.1  # of the predictions
 
@@ -188,8 +188,8 @@ class AbstractNumberLikelihood(AbstractLikelihood):
         The density of such a response can be driven up without limit by placing a spike on each value, so a high
         LPPD then says little.
         """
-        values = np.unique(y)
-        if not 2 <= len(values) <= _SPIKE_LARGEST_SHARE * len(y):
+        values = few_values(y)
+        if values is None:
             return []
         spacing = float(np.median(np.diff(values)))
         share = float(np.mean(self.components(outputs()).spread < _SPIKE_WIDTH * spacing))

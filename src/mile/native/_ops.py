@@ -14,11 +14,17 @@ from jaxtyping import Array, Float, Int
 from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Response, Scalar
 from mile.likelihoods import AbstractLikelihood
 from mile.native._library import library
+from mile.native._priors import prior_arguments
 from mile.networks.base import Network
+from mile.priors import NativePrior
 
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
-_HEADS = {"gaussian": 0, "categorical": 1}
-_N_SUMS = {_HEADS["gaussian"]: lambda n_outputs: 3, _HEADS["categorical"]: lambda n_outputs: n_outputs + 1}
+_HEADS = {"gaussian": 0, "categorical": 1, "bounded_gaussian": 2}
+_N_SUMS = {
+    _HEADS["gaussian"]: lambda n_outputs: 3,
+    _HEADS["categorical"]: lambda n_outputs: n_outputs + 1,
+    _HEADS["bounded_gaussian"]: lambda n_outputs: 3,
+}
 _KEEP_SLOPES = {_ACTIVATIONS["gelu"], _ACTIVATIONS["silu"]}  # of units, besides their values
 _NO_HEAD = -1  # the kernel computes outputs, and knows nothing of the likelihood
 _MOST_SIZES = 65  # inputs, hidden layers and outputs
@@ -28,7 +34,7 @@ _MOST_STAGES = 16
 _TOO_MANY = 2**31
 _IMAGE_NUMBERS, _STAGE_NUMBERS = 3, 4  # of `NativeForm.image`
 
-Attribute = np.ndarray | np.int64 | np.float32
+Attribute = np.ndarray | np.int64 | np.float32 | np.float64
 Chains = TypeVar("Chains")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
@@ -44,6 +50,7 @@ class Specification(NamedTuple):
     image: tuple[int, ...]  # of a convolutional network: its shape, then filters, kernel, padding, pool of each stage
     activation: int
     head: int
+    floor: float = 0.0  # of standard deviations, for the bounded head
 
     @property
     def has_head(self) -> bool:
@@ -53,7 +60,7 @@ class Specification(NamedTuple):
     @property
     def attributes(self) -> dict[str, Attribute]:
         """The same as attributes of a custom call."""
-        return self.network_attributes | {"head": np.int64(self.head)}
+        return self.network_attributes | {"head": np.int64(self.head), "floor": np.float32(self.floor)}
 
     @property
     def network_attributes(self) -> dict[str, Attribute]:
@@ -70,6 +77,11 @@ class Specification(NamedTuple):
             return 0
         of_row = sum(-(-width // 16) * 16 for width in self.sizes[1:-1])
         return -(-n_rows // 96) * 96 * of_row * (2 if self.activation in _KEEP_SLOPES else 1)
+
+    @property
+    def n_sums(self) -> int:
+        """Numbers of a row that `summarize` gives."""
+        return _N_SUMS[self.head](self.sizes[-1])
 
     @property
     def row_floats(self) -> int:
@@ -121,8 +133,9 @@ def specify(
         given = (rows.x.dtype, rows.y.dtype, rows.weight.dtype, rows.count.dtype)
         if given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
             return None
-    head = _NO_HEAD if likelihood.head is None else _HEADS[likelihood.head]
-    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], head)
+    head = likelihood.native_head()
+    code, floor = (_NO_HEAD, 0.0) if head is None else (_HEADS[head.name], head.floor)
+    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], code, floor)
 
 
 class Data(NamedTuple):
@@ -161,24 +174,26 @@ def mclmc_step(
     state: MclmcState,
     step_size: Scalar,
     L: Scalar,
-    precision: Scalar,
+    prior: NativePrior,
     data: Data,
 ) -> MclmcStep:
-    """Make one step of `samplers/_mclmc.py` under a normal prior of the given precision.
+    """Make one step of `samplers/_mclmc.py`.
 
     Returns the new position, velocity, log density and gradient, the energy change, and whether all of it
     is finite.
     """
+    arguments = prior_arguments(prior, state[0].shape[0])
 
-    def call(chains: tuple[Array, ...], shared: tuple[Scalar, Data]) -> MclmcStep:
-        precision, data = shared
+    def call(chains: tuple[Array, ...], shared: tuple[Array, Data]) -> MclmcStep:
+        coefficients, data = shared
         n_chains, dimension = chains[1].shape
         vectors, numbers = _floats(n_chains, dimension), _floats(n_chains)
         shapes = (vectors, vectors, numbers, vectors, numbers, jax.ShapeDtypeStruct((n_chains,), jnp.bool_))
-        return _ffi("mile_mclmc_step", shapes)(*chains, precision[None], *_flat(data), **spec.attributes)
+        attributes = spec.attributes | arguments.attributes
+        return _ffi("mile_mclmc_step", shapes)(*chains, coefficients, *_flat(data), **attributes)
 
     chain = (jax.random.key_data(key), *state, step_size, L)
-    return _one_chain(call)(chain, (precision, data))
+    return _one_chain(call)(chain, (jnp.asarray(arguments.coefficients), data))
 
 
 def epoch(
@@ -232,8 +247,8 @@ def summarize(
     Gaussian: location minus center, its square, variance. Categorical: probability of each class, entropy.
     """
     draws, x, center = _contiguous(draws), _contiguous(x), _contiguous(center)
-    result = np.zeros((_N_SUMS[spec.head](spec.sizes[-1]), x.shape[1]))
-    numbers = (spec.activation, spec.head)
+    result = np.zeros((spec.n_sums, x.shape[1]))
+    numbers = (spec.activation, spec.head, np.array([spec.floor], np.float32))
     asked = _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
     _check_memory(asked, spec)
     return result

@@ -126,13 +126,6 @@ static void drift(int64_t n, double distance, const float* velocity, float* posi
   for (int64_t k = 0; k < n; k += lanes) store(position + k, load(position + k) + by * load(velocity + k));
 }
 
-// Add a normal prior's gradient; return its log density without the constant.
-static double add_prior(int64_t n, double precision, const float* position, float* gradient) {
-  const float by = float(precision);
-  for (int64_t k = 0; k < n; k += lanes) store(gradient + k, load(gradient + k) - by * load(position + k));
-  return -0.5 * precision * reduce(n, [&](int64_t k) { return load(position + k) * load(position + k); });
-}
-
 static double total(int64_t n, const float* v) {
   return reduce(n, [&](int64_t k) { return load(v + k); });
 }

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t chunk_multiple = 96;  // rows; a whole number of tiles
 constexpr int64_t smallest_chunk = 5 * chunk_multiple;
 constexpr int64_t most_chunks = 32;
-constexpr int64_t no_head = -1;  // of a network whose outputs or slopes are asked for
+constexpr int64_t no_head = -1;
 
 #if defined(__x86_64__)
 bool has_avx2() {
@@ -141,12 +141,18 @@ using Ints = ffi::Buffer<ffi::S32>;
 using FloatsOut = ffi::Result<Floats>;
 
 Network network_of(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image, int64_t activation,
-                   int64_t head) {
-  return {sizes, n_sizes - 1, Activation(activation), Head(head), image, n_image ? (n_image - 3) / 4 : 0};
+                   int64_t head, float floor) {
+  return {sizes, n_sizes - 1, Activation(activation), Head(head), image, n_image ? (n_image - 3) / 4 : 0, floor};
 }
 
-Network network_of(const Sizes& sizes, const Sizes& image, int64_t activation, int64_t head) {
-  return network_of(sizes.begin(), int64_t(sizes.size()), image.begin(), int64_t(image.size()), activation, head);
+Network network_of(const Sizes& sizes, const Sizes& image, int64_t activation, int64_t head, float floor) {
+  return network_of(sizes.begin(), int64_t(sizes.size()), image.begin(), int64_t(image.size()), activation, head,
+                    floor);
+}
+
+// A network whose outputs or slopes are asked for.
+Network headless(const Sizes& sizes, const Sizes& image, int64_t activation) {
+  return network_of(sizes, image, activation, no_head, 0.0f);
 }
 
 // Features of a row.
@@ -193,9 +199,9 @@ ffi::Error check(const Network& network, const Floats& positions, const Floats& 
 ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
                  const Floats& weight) {
   if (auto error = check(network, positions, x); error.failure()) return error;
-  if (network.head != Head::gaussian && network.head != Head::categorical)
+  if (network.head < Head::gaussian || network.head > Head::bounded_gaussian)
     return ffi::Error::InvalidArgument("mile: the kernel does not have the head of this likelihood");
-  const auto response = network.head == Head::gaussian ? ffi::F32 : ffi::S32;
+  const auto response = network.head == Head::categorical ? ffi::S32 : ffi::F32;
   if (y.element_type() != response || int64_t(y.element_count()) != x.dimensions()[1] ||
       int64_t(weight.element_count()) != x.dimensions()[1])
     return ffi::Error::InvalidArgument("mile: y and weight do not fit x and the likelihood");
@@ -219,8 +225,8 @@ std::vector<double> gradients(const Network& network, const Rows& rows, const Fl
 
 ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
                           Ints count, FloatsOut values, FloatsOut results, Sizes sizes, Sizes image, int64_t activation,
-                          int64_t head) {
-  const Network network = network_of(sizes, image, activation, head);
+                          int64_t head, float floor) {
+  const Network network = network_of(sizes, image, activation, head, floor);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const std::vector<double> sums = gradients(network, rows, positions, results, &pool);
@@ -229,8 +235,8 @@ ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi:
 }
 
 ffi::Error value(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight, Ints count,
-                 FloatsOut values, Sizes sizes, Sizes image, int64_t activation, int64_t head) {
-  const Network network = network_of(sizes, image, activation, head);
+                 FloatsOut values, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor) {
+  const Network network = network_of(sizes, image, activation, head, floor);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
@@ -255,7 +261,7 @@ ffi::Error check_outputs(const Network& network, const Floats& positions, const 
 
 ffi::Error forward(ffi::ThreadPool pool, Floats positions, Floats x, Ints count, FloatsOut outputs, FloatsOut kept,
                    Sizes sizes, Sizes image, int64_t activation) {
-  const Network network = network_of(sizes, image, activation, no_head);
+  const Network network = headless(sizes, image, activation);
   if (auto error = check_outputs(network, positions, x, *outputs, *kept); error.failure()) return error;
   const Kernel& k = kernel();
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1], stride = x.dimensions()[1];
@@ -278,7 +284,7 @@ ffi::Error forward(ffi::ThreadPool pool, Floats positions, Floats x, Ints count,
 
 ffi::Error backward(ffi::ThreadPool pool, Floats positions, Floats slopes, Floats kept, Floats x, Ints count,
                     FloatsOut results, Sizes sizes, Sizes image, int64_t activation) {
-  const Network network = network_of(sizes, image, activation, no_head);
+  const Network network = headless(sizes, image, activation);
   if (auto error = check_outputs(network, positions, x, slopes, kept); error.failure()) return error;
   const int64_t stride = x.dimensions()[1], n = count_of(count, stride);
   const float* hidden = kept.element_count() ? kept.typed_data() : nullptr;
@@ -315,8 +321,8 @@ struct Chain {
   bool* finite;
 };
 
-// One step of samplers/_mclmc.py with a normal prior.
-void step(const Network& network, const Rows& rows, double precision, const Chain& chain, ffi::ThreadPool* pool,
+// One step of samplers/_mclmc.py.
+void step(const Network& network, const Rows& rows, const Prior& prior, const Chain& chain, ffi::ThreadPool* pool,
           int64_t extra) {
   const Kernel& k = kernel();
   const int64_t d = dimension_of(network), n = padded(d);
@@ -339,7 +345,7 @@ void step(const Network& network, const Rows& rows, double precision, const Chai
   double logdensity = 0.0;
   auto evaluate = [&] {
     gradients(network, rows, 1, &q, &logdensity, &g, pool, extra);
-    logdensity += k.add_prior(n, precision, q, g);
+    logdensity += k.add_prior(n, prior, q, g);
   };
   k.refresh(n, d, h, length, noise, v);
   double kinetic = k.kick(n, d, b1 * h, g, v);
@@ -365,14 +371,29 @@ void step(const Network& network, const Rows& rows, double precision, const Chai
   *chain.finite = finite;
 }
 
+// Coefficients and blocks of a prior must be as many as the parameters ask for.
+ffi::Error check(const Prior& prior, int64_t dimension) {
+  int64_t size = 0;
+  for (int64_t b = 0; b < prior.n_blocks; ++b) size += prior.blocks[3 * b + 1] * prior.blocks[3 * b + 2];
+  const bool grouped = prior.family == Family::grouped;
+  const bool fits = grouped ? size == dimension && prior.n_coefficients == 2
+                            : prior.n_coefficients == padded(dimension) ||
+                                  (prior.family == Family::normal && prior.n_coefficients == 1);
+  return fits ? ffi::Error::Success() : ffi::Error::InvalidArgument("mile: the prior does not fit the parameters");
+}
+
 ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats position, Floats velocity,
-                      Floats logdensity, Floats gradient, Floats step_size, Floats length, Floats precision, Floats x,
+                      Floats logdensity, Floats gradient, Floats step_size, Floats length, Floats coefficients, Floats x,
                       ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_velocity,
                       FloatsOut new_logdensity, FloatsOut new_gradient, FloatsOut energy_change,
-                      ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, Sizes image, int64_t activation, int64_t head) {
-  const Network network = network_of(sizes, image, activation, head);
+                      ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, Sizes image, int64_t activation,
+                      int64_t head, float floor, int64_t family, double degrees, double power, Sizes blocks) {
+  const Network network = network_of(sizes, image, activation, head, floor);
   const Rows rows = rows_of(x, y, weight, count);
+  const Prior prior = {Family(family), coefficients.typed_data(), int64_t(coefficients.element_count()), degrees, power,
+                       blocks.begin(), int64_t(blocks.size() / 3)};
   if (auto error = check(network, position, x, y, weight); error.failure()) return error;
+  if (auto error = check(prior, position.dimensions()[1]); error.failure()) return error;
   const int64_t chains = position.dimensions()[0], d = position.dimensions()[1], extra = helpers.load();
   const bool split = chains <= extra;  // fewer chains than threads: rows are spread instead
   for_each(chains, split ? 0 : extra, &pool, [&](int64_t c) {
@@ -390,7 +411,7 @@ ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats p
                          new_logdensity->typed_data() + c,
                          energy_change->typed_data() + c,
                          finite->typed_data() + c};
-    step(network, rows, precision.typed_data()[0], chain, &pool, split ? extra : 0);
+    step(network, rows, prior, chain, &pool, split ? extra : 0);
   });
   return ffi::Error::Success();
 }
@@ -422,9 +443,9 @@ std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
 // One epoch of AdamW over mini-batches of rows in the order of random numbers, per member.
 ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats shuffle, Floats x,
                  ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
-                 FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, int64_t batch_size,
-                 float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
-  const Network network = network_of(sizes, image, activation, head);
+                 FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor,
+                 int64_t batch_size, float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
+  const Network network = network_of(sizes, image, activation, head, floor);
   const Rows all = rows_of(x, y, weight, count);
   if (auto error = check(network, position, x, y, weight); error.failure()) return error;
   const int64_t members = position.dimensions()[0], d = position.dimensions()[1], n = padded(d);
@@ -544,7 +565,7 @@ int64_t outcome(const F& f) {
 
 #define MILE_EXPORT extern "C" __attribute__((visibility("default")))
 #define MILE_HEADLESS .Attr<mile::Sizes>("sizes").Attr<mile::Sizes>("image").Attr<int64_t>("activation")
-#define MILE_NETWORK MILE_HEADLESS.Attr<int64_t>("head")
+#define MILE_NETWORK MILE_HEADLESS.Attr<int64_t>("head").Attr<float>("floor")
 #define MILE_ROWS .Arg<mile::Floats>().Arg<ffi::AnyBuffer>().Arg<mile::Floats>().Arg<mile::Ints>()
 
 MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {
@@ -616,7 +637,11 @@ MILE_EXPORT XLA_FFI_Error* mile_mclmc_step(XLA_FFI_CallFrame* frame) {
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>()
-                             .Ret<ffi::Buffer<ffi::PRED>>() MILE_NETWORK.To(mile::guarded(mile::mclmc_step))
+                             .Ret<ffi::Buffer<ffi::PRED>>() MILE_NETWORK.Attr<int64_t>("family")
+                             .Attr<double>("degrees")
+                             .Attr<double>("power")
+                             .Attr<mile::Sizes>("blocks")
+                             .To(mile::guarded(mile::mclmc_step))
                              .release();
   return handler->Call(frame);
 }
@@ -697,7 +722,7 @@ MILE_EXPORT int64_t mile_outputs(const int64_t* sizes, int64_t n_sizes, const in
                                  int64_t activation, const float* draws, int64_t n_draws, const float* x,
                                  int64_t n_rows, float* out) {
   using namespace mile;
-  const Network network = network_of(sizes, n_sizes, image, n_image, activation, no_head);
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, no_head, 0.0f);
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr, nullptr, nullptr};
   const int64_t d = dimension_of(network);
@@ -709,10 +734,10 @@ MILE_EXPORT int64_t mile_outputs(const int64_t* sizes, int64_t n_sizes, const in
 
 // Sums over draws of what each says about all rows of x [feature][rows]; see Kernel::summarize.
 MILE_EXPORT int64_t mile_summarize(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
-                                   int64_t activation, int64_t head, const float* draws, int64_t n_draws,
-                                   const float* x, int64_t n_rows, const float* center, double* sums) {
+                                   int64_t activation, int64_t head, const float* floor, const float* draws,
+                                   int64_t n_draws, const float* x, int64_t n_rows, const float* center, double* sums) {
   using namespace mile;
-  const Network network = network_of(sizes, n_sizes, image, n_image, activation, head);
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, head, *floor);
   const Kernel& k = kernel();
   const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr, nullptr, nullptr};
   const int64_t d = dimension_of(network);

@@ -7,10 +7,12 @@
 #include "dynamics.hpp"
 #include "layers.hpp"
 #include "mixture.hpp"
+#include "priors.hpp"
 
 namespace mile::MILE_ISA {
 
-constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods.py
+constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods/gaussian.py
+constexpr float inverse_scale_limit = 0.1f;  // of the bounded link, as in likelihoods/gaussian.py
 constexpr float log_sqrt_two_pi = 0.9189385332046727f;
 
 MILE_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -386,6 +388,36 @@ static double gaussian(const Plan& plan, int active, float* s) {
   return sum(total);
 }
 
+// The bounded link: sigma^2 = floor^2 + s^2 with 1 / s = exp(-raw) + 1 / 10. With u = 1 / s and
+// r = 1 / (u (1 + floor^2 u^2)), one over sigma^2 is u^3 r and the derivative of log sigma is exp(-raw) r: one division, no
+// root. Below `lowest` s is nothing beside the smallest floor, 1e-6, and the cube would overflow.
+struct Bounded {
+  V precision, slope;
+
+  Bounded(V raw, float floor) {
+    constexpr float lowest = -27.0f;
+    V inverse = exp(-at_least(raw, lowest)), u = inverse + inverse_scale_limit, square = u * u;
+    V r = 1.0f / (u * (1.0f + floor * floor * square));
+    precision = u * square * r;
+    slope = inverse * r;
+  }
+};
+
+static double bounded_gaussian(const Plan& plan, float floor, int active, float* s) {
+  float *location = s + plan.outputs, *raw = location + plan.tile;
+  V total = {};
+  for (int r = 0; r < active; r += lanes) {
+    V w = load(s + plan.weight + r);
+    const Bounded link(load(raw + r), floor);
+    V residual = load(s + plan.y + r) - load(location + r);
+    V scaled = residual * link.precision, square = residual * scaled;
+    total += w * (0.5f * (log(link.precision) - square) - log_sqrt_two_pi);
+    store(location + r, w * scaled);
+    store(raw + r, w * (square - 1.0f) * link.slope);
+  }
+  return sum(total);
+}
+
 // The largest logit of each row, one vector of rows at a time.
 MILE_INLINE V largest_logit(const float* out, int64_t n_outputs, int64_t tile) {
   V largest = load(out);
@@ -423,7 +455,14 @@ static double categorical(const Plan& plan, int active, float* s) {
 }
 
 static double likelihood(const Network& network, const Plan& plan, int active, float* s) {
-  return network.head == Head::gaussian ? gaussian(plan, active, s) : categorical(plan, active, s);
+  switch (network.head) {
+    case Head::categorical:
+      return categorical(plan, active, s);
+    case Head::bounded_gaussian:
+      return bounded_gaussian(plan, network.floor, active, s);
+    default:
+      return gaussian(plan, active, s);
+  }
 }
 
 // Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d [row][columns].
@@ -670,8 +709,10 @@ MILE_INLINE void accumulate(double* sums, V v, int n) {
   }
 }
 
+// `variance` gives that of a raw second output.
+template <class F>
 static void summarize_gaussian(const Plan& plan, const float* out, const float* centers, int n, double* to,
-                               int64_t stride) {
+                               int64_t stride, const F& variance) {
   for (int r = 0; r < n; r += lanes) {
     V center = {};
     if (n - r >= lanes)
@@ -679,10 +720,9 @@ static void summarize_gaussian(const Plan& plan, const float* out, const float* 
     else
       for (int k = 0; k < n - r; ++k) center[k] = centers[r + k];
     V away = load(out + r) - center;
-    V log_scale = at_least(at_most(load(out + plan.tile + r), log_scale_limit), -log_scale_limit);
     accumulate(to + r, away, n - r);
     accumulate(to + stride + r, away * away, n - r);
-    accumulate(to + 2 * stride + r, exp(2.0f * log_scale), n - r);
+    accumulate(to + 2 * stride + r, variance(load(out + plan.tile + r)), n - r);
   }
 }
 
@@ -710,10 +750,15 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
   float* out = s + plan.outputs;
   for (int64_t draw = 0; draw < n_draws; ++draw) {
     each_output(network, plan, draws + draw * dimension, rows, s, [&](int64_t row, int n) {
-      if (network.head == Head::gaussian)
-        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride);
-      else
+      if (network.head == Head::categorical)
         summarize_categorical(plan, out, n, sums + row, rows.stride);
+      else if (network.head == Head::bounded_gaussian)
+        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride,
+                           [&](V raw) { return 1.0f / Bounded(raw, network.floor).precision; });
+      else
+        summarize_gaussian(plan, out, center + row, n, sums + row, rows.stride, [](V raw) {
+          return exp(2.0f * at_least(at_most(raw, log_scale_limit), -log_scale_limit));
+        });
     });
   }
 }

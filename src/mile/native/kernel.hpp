@@ -10,7 +10,9 @@ constexpr int max_layers = 64;
 constexpr int max_stages = 16;
 
 enum class Activation : int64_t { relu, tanh, gelu, silu, sigmoid };
-enum class Head : int64_t { gaussian, categorical };
+enum class Head : int64_t { gaussian, categorical, bounded_gaussian };
+enum class Family : int64_t { normal, laplace, student_t, grouped };
+enum class Grouping : int64_t { normal, whole, rows, columns };
 
 // A perceptron: layer l maps sizes[l] to sizes[l + 1] features. Its parameters are one vector, per layer the weights
 // [in][out] in row-major order, then the bias. It may have convolutions in front of it, whose result is its input.
@@ -21,6 +23,7 @@ struct Network {
   Head head;
   const int64_t* image;  // height, width, channels; per stage filters, kernel, padding, pool
   int64_t n_stages;
+  float floor;  // of standard deviations, for the bounded head
 };
 
 // Data as the posterior holds it: x is [feature][stride], of which the first `count` columns are rows. y is float or,
@@ -57,6 +60,17 @@ struct Attention {
   const float* weights;         // [text][position]
 };
 
+// See priors.hpp for what the coefficients of each family are: one, two, or one for each parameter, padded with zeros to
+// a multiple of 16. Grouped: each block of the parameters, in order, is a matrix; what shares a scale, rows, columns.
+struct Prior {
+  Family family;
+  const float* coefficients;
+  int64_t n_coefficients;
+  double degrees, power;
+  const int64_t* blocks;
+  int64_t n_blocks;
+};
+
 struct AdamW {
   float learning_rate, weight_decay, decay_first, decay_second, epsilon;
 };
@@ -91,13 +105,13 @@ struct Kernel {
                         const float* slope, float* token_slopes, float* position_slopes);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
-  // See dynamics.hpp; n is a length padded with zeros to a multiple of `lanes`.
+  // See dynamics.hpp and priors.hpp; n is a length padded with zeros to a multiple of `lanes`.
   void (*normal)(uint32_t key0, uint32_t key1, uint32_t first, int64_t n, float* out);
   void (*normalize)(int64_t n, float* v);
   void (*refresh)(int64_t n, int64_t dimension, double step_size, double length, const float* noise, float* velocity);
   double (*kick)(int64_t n, int64_t dimension, double duration, const float* gradient, float* velocity);
   void (*drift)(int64_t n, double distance, const float* velocity, float* position);
-  double (*add_prior)(int64_t n, double precision, const float* position, float* gradient);
+  double (*add_prior)(int64_t n, const Prior&, const float* position, float* gradient);
   double (*total)(int64_t n, const float* v);
   void (*adamw)(int64_t n, const AdamW&, int64_t step, float scale, const float* gradient, float* position,
                 float* first, float* second);

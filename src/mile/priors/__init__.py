@@ -1,21 +1,26 @@
-"""Priors on the flat parameter vector: families of one scale, and rules that give each layer a scale of its own."""
+"""Priors on the flat parameter vector: families of one scale, rules of a scale for each layer, unknown scales."""
 
 from typing import cast
 
 from mile import _registry
 from mile._checks import check_number, choose_part
-from mile.priors.base import FlatPrior, Layered, NamedPrior, Prior
+from mile.priors.base import Accelerated, FlatPrior, Layered, NamedPrior, NativePrior, Prior
+from mile.priors.hierarchical import Grouped, Hierarchical
 from mile.priors.laplace import Laplace
 from mile.priors.normal import Normal
 from mile.priors.rules import FanIn, PerLayer, Scaled
 from mile.priors.student_t import StudentT
 
 __all__ = [
+    "Accelerated",
     "FanIn",
     "FlatPrior",
+    "Grouped",
+    "Hierarchical",
     "Laplace",
     "Layered",
     "NamedPrior",
+    "NativePrior",
     "Normal",
     "PerLayer",
     "Prior",

@@ -1,7 +1,9 @@
 """The contracts of a prior: what a fit takes, and what it becomes for the flat vector of one network."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from mile._types import Key, Position, Scalar
 
@@ -20,6 +22,25 @@ class FlatPrior(Protocol):
 
     def tempered(self, temperature: float) -> "FlatPrior":
         """Return the prior whose density is this one's to the power 1 / temperature."""
+        ...
+
+
+class NativePrior(NamedTuple):
+    """What the native kernel must know of a prior."""
+
+    family: str  # normal, laplace, student_t or grouped
+    scale: np.ndarray  # one for all parameters or one for each; grouped: of weights and of biases
+    degrees: float = 0.0
+    power: float = 1.0  # grouped: to which the density is raised
+    blocks: tuple[tuple[str, int, int], ...] = ()  # grouped: what shares a scale, rows and columns of each run
+
+
+@runtime_checkable
+class Accelerated(FlatPrior, Protocol):
+    """A prior that the native kernel may know."""
+
+    def native_form(self) -> NativePrior | None:
+        """Return what the kernel must know, or None if it cannot compute this prior."""
         ...
 
 
@@ -81,3 +102,16 @@ class NamedPrior(Prior, Protocol):
             If one scale is not enough; the message says what is.
         """
         ...
+
+
+def layers_of(network: object) -> Sequence[LayerSizes]:
+    """Return the layers of a network.
+
+    Raises
+    ------
+    ValueError
+        If it lists none.
+    """
+    if not isinstance(network, Layered):
+        raise ValueError(f"a prior with a scale per layer needs a network that lists its layers; got {network!r}.")
+    return network.layers

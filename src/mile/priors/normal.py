@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mile import _registry
 from mile._checks import check_number
 from mile._types import Key, Position, Scalar
-from mile.priors.base import Layered
+from mile.priors.base import Layered, NativePrior
 
 
 @_registry.prior("normal")
@@ -42,3 +43,7 @@ class Normal:
     def tempered(self, temperature: float) -> "Normal":
         """Return the prior whose density is this one's to the power 1 / temperature."""
         return Normal(scale=self.scale * math.sqrt(temperature))
+
+    def native_form(self) -> NativePrior | None:
+        """Return what the native kernel must know; a class derived from this one may compute something else."""
+        return NativePrior("normal", np.array([self.scale], float)) if type(self) is Normal else None

@@ -4,7 +4,6 @@ A rule knows no network: `bind` turns it into a prior of the flat vector. A fami
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jax.typing import DTypeLike
 from mile import _registry
 from mile._checks import check_number, check_tuple
 from mile._types import Key, Position, Scalar
-from mile.priors.base import FlatPrior, Layered, LayerSizes
+from mile.priors.base import Accelerated, FlatPrior, Layered, NativePrior, layers_of
 from mile.priors.normal import Normal
 
 _FAN_IN_GAIN = math.sqrt(2.0)  # Fortuin et al. 2022, as their code has it; the variances are those of He et al. 2015
@@ -46,7 +45,7 @@ class FanIn:
     def bind(self, network: Layered) -> "Scaled":
         """Return the prior of this network's flat vector."""
         runs = []
-        for layer in _layers(network):
+        for layer in layers_of(network):
             runs += [(layer.n_weights, float(self.gain) / math.sqrt(layer.fan_in)), (layer.n_biases, float(self.bias))]
         return Scaled(family=self.family, runs=tuple(runs))
 
@@ -79,7 +78,7 @@ class PerLayer:
         ValueError
             If the number of scales is not the number of layers.
         """
-        layers = _layers(network)
+        layers = layers_of(network)
         if len(layers) != len(self.scales):
             raise ValueError(
                 f"the prior has {len(self.scales)} scales but the network has {len(layers)} layers, hidden and output."
@@ -108,9 +107,17 @@ class Scaled:
         """Return the prior whose density is this one's to the power 1 / temperature."""
         return Scaled(family=self.family.tempered(temperature), runs=self.runs)
 
+    def native_form(self) -> NativePrior | None:
+        """Return what the native kernel must know, if it knows the family."""
+        form = self.family.native_form() if isinstance(self.family, Accelerated) else None
+        return None if form is None else form._replace(scale=form.scale * self._numbers())
+
     def _scales(self, dtype: DTypeLike) -> Position:
+        return jnp.asarray(self._numbers(), dtype)
+
+    def _numbers(self) -> np.ndarray:
         counts, scales = zip(*self.runs, strict=True)
-        return jnp.asarray(np.repeat(scales, counts), dtype)
+        return np.repeat(scales, counts)
 
 
 def families() -> list[type]:
@@ -122,9 +129,3 @@ def _check_family(family: FlatPrior) -> None:
     if type(family) not in families():
         names = ", ".join(known.__name__ for known in families())
         raise ValueError(f"family must be one of {names}; got {family!r}.")
-
-
-def _layers(network: Layered) -> Sequence[LayerSizes]:
-    if not isinstance(network, Layered):
-        raise ValueError(f"a prior with a scale per layer needs a network that lists its layers; got {network!r}.")
-    return network.layers

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mile import _registry
 from mile._checks import check_number
 from mile._types import Key, Position, Scalar
-from mile.priors.base import Layered
+from mile.priors.base import Layered, NativePrior
 
 
 @_registry.prior("student_t")
@@ -59,3 +60,8 @@ class StudentT:
                 f"has no finite integral; got {temperature!r}."
             )
         return StudentT(df=df, scale=self.scale * math.sqrt(self.df / df))
+
+    def native_form(self) -> NativePrior | None:
+        """Return what the native kernel must know; a class derived from this one may compute something else."""
+        known = type(self) is StudentT
+        return NativePrior("student_t", np.array([self.scale], float), float(self.df)) if known else None

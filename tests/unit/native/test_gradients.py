@@ -104,7 +104,8 @@ problems = st.fixed_dictionaries(
     {
         "hidden": st.lists(st.integers(1, 40), max_size=4).map(tuple),
         "activation": st.sampled_from(list(ACTIVATIONS)),
-        "likelihood": st.just(Gaussian()) | st.integers(2, 7).map(Categorical),
+        "likelihood": st.sampled_from([Gaussian(), Gaussian(link="bounded"), Gaussian(link="bounded", floor=0.3)])
+        | st.integers(2, 7).map(Categorical),
         "n_inputs": st.integers(1, 20),
         "count": row_counts,
         "weights": st.sampled_from([(1.0,), (0.0, 1.0), (0.0, 0.25, 1.0, 1.75)]),

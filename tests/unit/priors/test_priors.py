@@ -9,7 +9,7 @@ import pytest
 from cases import case
 from scipy import stats
 
-from mile import MLP, FanIn, Laplace, Normal, PerLayer, StudentT, _registry
+from mile import MLP, FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT, _registry
 from mile.priors import FlatPrior, Prior, Scaled, choose_prior
 
 # Each with its exact counterpart.
@@ -172,6 +172,7 @@ class TestLayers:
 
 def test_every_registered_prior_is_compared_with_an_exact_one():
     cases = {type(case[0]) for case in (*FAMILIES.values(), *LAYERED.values())}
+    cases.add(Hierarchical)  # in test_hierarchical.py
     assert cases == {kind for kind in _registry.prior.classes.values() if kind.__module__.startswith("mile.")}
 
 
@@ -185,7 +186,7 @@ def test_another_number_of_layers_is_refused_with_both_numbers(n_scales):
         PerLayer(scales=(1.0,) * n_scales).bind(NETWORK)
 
 
-@pytest.mark.parametrize("prior", [FanIn(), PerLayer(scales=(1.0,))], ids=str)
+@pytest.mark.parametrize("prior", [FanIn(), PerLayer(scales=(1.0,)), Hierarchical()], ids=str)
 def test_a_network_that_lists_no_layers_is_refused(prior):
     with pytest.raises(ValueError, match="needs a network that lists its layers"):
         prior.bind(object())
@@ -193,12 +194,28 @@ def test_a_network_that_lists_no_layers_is_refused(prior):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(Normal, "scale"), (Laplace, "scale"), (StudentT, "scale"), (StudentT, "df"), (FanIn, "gain"), (FanIn, "bias")],
+    [
+        *(
+            (Normal, "scale"),
+            (Laplace, "scale"),
+            (StudentT, "scale"),
+            (StudentT, "df"),
+            (FanIn, "gain"),
+            (FanIn, "bias"),
+        ),
+        *((Hierarchical, "degrees"), (Hierarchical, "scale"), (Hierarchical, "bias")),
+    ],
 )
 def test_impossible_numbers_are_refused(kind, name):
     for value in (0.0, -1.0, np.nan, np.inf, "1", None, True):
         with case(value), pytest.raises(ValueError, match=f"^{name} must be a positive number"):
             kind(**{name: value})
+
+
+@pytest.mark.parametrize("groups", ["column", "layers", None, 1, ("layer",)])
+def test_other_groups_are_refused(groups):
+    with pytest.raises(ValueError, match=r"groups must be one of \['input', 'layer', 'unit'\]"):
+        Hierarchical(groups=groups)
 
 
 @pytest.mark.parametrize("scales", [(), 1.0, [1.0], None, "1", (0.0,), (1.0, -1.0), (np.nan,), ("1",)])
@@ -224,6 +241,7 @@ class TestWords:
             ("laplace", Laplace(scale=0.5)),
             ("student_t", StudentT(df=3.0, scale=0.5)),
             ("fan_in", FanIn(family=Normal(scale=0.5))),
+            ("hierarchical", Hierarchical(groups="layer", degrees=2.0, scale=0.5, bias=1.0)),
         ],
     )
     def test_stand_for_a_prior_of_that_scale(self, word, prior):
