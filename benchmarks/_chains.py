@@ -9,7 +9,8 @@ from _common import regression_data
 
 from mile.likelihoods import Gaussian
 from mile.networks import MLP
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import Normal
 from mile.samplers import Mile
 from mile.sampling.chains import run_chains

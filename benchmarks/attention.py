@@ -20,7 +20,8 @@ from _common import N_CORES, Row, command_line, interleave, progress, seconds_of
 from mile.execution import InProcess
 from mile.likelihoods import Categorical
 from mile.networks import ATT_V2, Attention, FixedArray
-from mile.posterior import log_likelihood, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import log_likelihood
 
 N_REVIEWS = 1_024
 N_CLASSES = 2

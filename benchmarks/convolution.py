@@ -18,7 +18,8 @@ from _common import N_CORES, Row, command_line, interleave, progress, seconds_of
 from mile import native
 from mile.likelihoods import Categorical
 from mile.networks import CNN_V1, LENET5, ConvNet
-from mile.posterior import Posterior, pad_rows, value_and_grad_by_xla
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior, value_and_grad_by_xla
 from mile.priors import Normal
 
 N_IMAGES, N_CLASSES = 1_024, 10

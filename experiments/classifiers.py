@@ -12,7 +12,8 @@ from benchmark_data import Summary
 
 from mile import Bars, Categorical, Dataset, DeepEnsemble, Fit, fit
 from mile.ensemble.training import Training
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import Prior
 from mile.sampling.chains import run_chains
 

@@ -18,7 +18,8 @@ from mile import MLP, Categorical, Gaussian, Normal, native
 from mile.ensemble.training import Training, _native_update, _update
 from mile.native._library import library
 from mile.networks import ConvNet, Convolution
-from mile.posterior import PaddedRows, Posterior, _plain
+from mile.padded_rows import PaddedRows
+from mile.posterior import Posterior, _plain
 from mile.samplers import _mclmc
 
 N_ROWS = 5

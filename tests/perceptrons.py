@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit, log_softmax
 
 from mile import MLP, Categorical, Gaussian, Normal
-from mile.posterior import PaddedRows, Posterior, pad_rows
+from mile.padded_rows import PaddedRows, pad_rows
+from mile.posterior import Posterior
 
 LOG_SCALE_LIMIT = np.log(1e6)
 

@@ -19,7 +19,7 @@ from mile import MLP, Gaussian, Mile, Status
 from mile._progress import Silent
 from mile.ensemble import members as ensemble
 from mile.ensemble.training import Training
-from mile.fitting import job as fitting
+from mile.fitting import running as fitting
 from mile.sampling import block_schedule, chain_state
 from mile.sampling import chains as sampling
 from mile.storage import _durable, _run

@@ -10,7 +10,8 @@ import numpy as np
 
 from mile import MLP, Dataset, Gaussian, Normal
 from mile._ess import effective_sample_size
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 
 # RELIABILITY section 5: 2 (1 - Phi(5.5)) = 3.8e-8 for each coordinate checked.
 LARGEST_Z = 5.5

@@ -19,7 +19,8 @@ from mile._progress import Silent
 from mile.execution import InProcess
 from mile.likelihoods import Gaussian
 from mile.networks import MLP
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import Normal
 from mile.samplers import Mile
 from mile.sampling.chains import run_chains

@@ -19,7 +19,8 @@ import numpy as np
 from mile import MLP, Bars, Gaussian, Mile, Normal, Status
 from mile.ensemble.members import train_members
 from mile.ensemble.training import Training
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.samplers.naive_mclmc import NaiveMclmc
 from mile.sampling.chains import Chains, run_chains
 

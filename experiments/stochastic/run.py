@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from mile import MLP, Categorical, Dataset, DeepEnsemble, Fit, FitWarning, Gaussian, Mile, Normal, fit, metrics
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.predict import ClassPredictive
 from mile.samplers.stochastic import Stochastic
 from mile.sampling.chains import run_chains

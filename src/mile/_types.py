@@ -46,6 +46,10 @@ class Target(Protocol):
         """Return the unnormalized log density and its gradient."""
         ...
 
+    def for_chain(self, chain: Int[Array, ""]) -> "Target":
+        """Return the target of one chain, by its number; most targets are the same for all."""
+        return self
+
     def native_step(self, key: Key, position: Position) -> NativeStep | None:
         """Return the native form of one step of `samplers/_mclmc.py` on this target, or None."""
         return None

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from mile import native
-from mile._types import Features, Key, NativeStep, Position, Response, Scalar, Target
+from mile._types import Key, NativeStep, Position, Scalar, Target
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
+from mile.padded_rows import PaddedRows
 from mile.priors import Accelerated, FlatPrior
 
 # XLA keeps the hidden features of all rows it works on, a few times over. Blocks of rows bound that, and large networks
@@ -30,46 +31,6 @@ _FEWEST_BLOCKS = 3  # with fewer, blocks only cost time
 _GROUP = 16
 
 Value = TypeVar("Value")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
-class PaddedRows:
-    """Data in the layout of compiled code: rows last, padded to a bucket with rows of weight zero.
-
-    Data of similar size thereby share compiled programs.
-    """
-
-    x: Features
-    y: Response
-    weight: Float[Array, " row"]
-    count: Int[Array, ""]  # real rows; they come first
-
-    def take(self, indices: Int[Array, " batch"]) -> "PaddedRows":
-        """Return the rows at `indices`, a mini-batch."""
-        count = jnp.asarray(len(indices), jnp.int32)
-        return PaddedRows(x=self.x[:, indices], y=self.y[indices], weight=self.weight[indices], count=count)
-
-
-def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndarray | None = None) -> PaddedRows:
-    """Lay out a table for compiled code; no rows at all are allowed. Without `weight` each row counts once."""
-    count, n_slots = len(x), row_bucket(len(x))
-
-    def pad(values: np.ndarray, filler: np.ndarray | float = 0.0) -> Array:
-        # Neither np.pad, which makes a further copy of a transposed table, nor jnp.asarray, which compiles.
-        padded = np.full((*values.shape[:-1], n_slots), filler, values.dtype)
-        padded[..., :count] = values
-        return jax.device_put(padded)
-
-    weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
-    response = pad(y, y[..., :1] if count else 0.0)  # where no likelihood is infinite
-    return PaddedRows(x=pad(x.T), y=response, weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
-
-
-def row_bucket(count: int) -> int:
-    """Round a row count up to a multiple of 16 and to within 1/16 of its size."""
-    step = max(16, (1 << max(count, 1).bit_length()) // 32)
-    return -(-max(count, 1) // step) * step
 
 
 @jax.tree_util.register_dataclass
@@ -87,9 +48,18 @@ class Posterior(Target):
         """Number of parameters."""
         return self.network.dimension
 
+    @property
+    def n_slots(self) -> int:
+        """Rows and padding."""
+        return self.rows.y.shape[0]
+
     def logdensity(self, position: Position) -> Scalar:
         """Return the unnormalized log posterior."""
         return log_likelihood(self.network, self.likelihood, position, self.rows) + self.prior.log_prob(position)
+
+    def for_chain(self, chain: Int[Array, ""]) -> "Posterior":
+        """Return the target of one chain: this one."""
+        return self
 
     def value_and_grad(self, position: Position) -> tuple[Scalar, Position]:
         """Return the unnormalized log posterior and its gradient."""

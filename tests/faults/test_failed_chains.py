@@ -17,7 +17,8 @@ from mile._random import Stage, stream
 from mile._types import Target
 from mile.ensemble.training import Training
 from mile.fitting import job
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.samplers import _mclmc, _virial
 from mile.samplers._phases import MileSampling, MileSamplingPhase
 from mile.samplers.base import Health, SamplerDefaults, Tuned

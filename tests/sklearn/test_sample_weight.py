@@ -11,7 +11,8 @@ from sklearn.model_selection import cross_validate
 import mile
 from mile import MLP, Gaussian, MileClassifier, MileRegressor, MileTextClassifier, Normal, RunMismatchError
 from mile.networks import Attention
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 
 SMALL = {
     "hidden_layer_sizes": (4,),

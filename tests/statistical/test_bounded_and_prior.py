@@ -11,7 +11,8 @@ from targets import Box
 import mile
 from mile import MLP, Categorical, Gaussian, Mile, Normal
 from mile._types import Target
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.samplers import configure
 from mile.sampling.chains import run_chains
 

@@ -24,7 +24,7 @@ RANKS = [
     ],
     ["networks", "features", "metrics", "likelihoods", "priors", "data"],
     ["configuration", "native"],
-    ["posterior"],
+    ["padded_rows", "posterior", "folded"],
     ["storage", "execution"],
     ["ensemble", "samplers"],
     ["sampling"],

@@ -7,7 +7,8 @@ import pytest
 
 from mile import MLP, Categorical, Gaussian, Normal, _registry, native
 from mile.native import _ops
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import choose_prior
 
 NETWORKS = {

@@ -11,7 +11,8 @@ from targets import Box, IllConditioned, StandardNormal
 from mile import MLP, Categorical, FanIn, Gaussian, Laplace, Normal, PerLayer, StudentT, native
 from mile.native import _ops
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import FunctionTarget, PaddedRows, Posterior, _plain, pad_rows, row_bucket, value_by_xla
+from mile.padded_rows import PaddedRows, pad_rows, row_bucket
+from mile.posterior import FunctionTarget, Posterior, _plain, value_by_xla
 
 COUNTS = [0, 1, 15, 16, 17, 100]
 # Each with the family and the scales of weights and biases of both layers of a network 3-4-n.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from mile.data.folds import split_rows
+from mile.data.folds import FEWEST_ROWS_OF_A_FOLD, check_folds, rotating_folds, split_rows
 from mile.data.rows import Rows
 from mile.features.base import AbstractFeatureEncoder, Table
 from mile.features.numbers import Standardizer
@@ -25,6 +25,7 @@ class Dataset:
     valid: Rows
     encoder: AbstractFeatureEncoder
     response: AbstractResponse | None = None  # None: y is encoded already, and stays as it is
+    folds: Int[np.ndarray, " row"] | None = None  # of the training rows, which rotate then; None: all chains see all
 
     @classmethod
     def from_arrays(
@@ -38,6 +39,7 @@ class Dataset:
         weight_valid: np.ndarray | None = None,
         row_train: np.ndarray | None = None,
         row_valid: np.ndarray | None = None,
+        fold_train: np.ndarray | None = None,
     ) -> "Dataset":
         """Take arrays as they are; integer `y` are class codes, anything else is a number.
 
@@ -49,6 +51,8 @@ class Dataset:
             How many times each row counts; None: once.
         row_train, row_valid
             Where each row was in the table that it comes from; None: as they come.
+        fold_train
+            Fold of each training row, from 0; chains leave them out in turn. None: all chains see all rows.
 
         Raises
         ------
@@ -65,7 +69,8 @@ class Dataset:
             raise ValueError(f"x_valid has {valid.x.shape[1]} columns but x_train has {train.x.shape[1]}.")
         if not len(train):
             raise ValueError("x_train has no rows.")
-        return cls(train=train, valid=valid, encoder=Standardizer.identity(train.x.shape[1]))
+        folds = None if fold_train is None else check_folds(fold_train, len(train), len(valid))
+        return cls(train=train, valid=valid, encoder=Standardizer.identity(train.x.shape[1]), folds=folds)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the rows by name, as `from_arrays` takes them; weights only where a row counts other than once."""
@@ -78,7 +83,7 @@ class Dataset:
         found = {"x_train": self.x_train, "y_train": self.y_train, "x_valid": self.x_valid, "y_valid": self.y_valid}
         if self.train.is_weighted or self.valid.is_weighted:
             found |= {"weight_train": self.train.weight, "weight_valid": self.valid.weight}
-        return found
+        return found if self.folds is None else found | {"fold_train": self.folds}
 
     def sha256(self) -> str:
         """Return a hash of all that a fit depends on: types, shapes and bytes."""
@@ -124,8 +129,11 @@ def prepare(
     seed: int,
     weight: Float[np.ndarray, " row"] | None = None,
     number: Int[np.ndarray, " row"] | None = None,
+    n_folds: int | None = None,
 ) -> Dataset:
     """Split checked rows into training and validation parts and encode both by what the training rows teach.
+
+    With folds all rows are for training, and chains leave the folds out in turn.
 
     Parameters
     ----------
@@ -143,8 +151,13 @@ def prepare(
         How many times each row counts.
     number
         Where each row was in the user's table.
+    n_folds
+        Into how many folds to cut the rows; None or too few rows: set rows aside instead.
     """
-    validation = split_rows(len(x), validation_fraction, seed, likelihood.strata(y))
+    strata = likelihood.strata(y)
+    rotates = n_folds is not None and len(x) >= FEWEST_ROWS_OF_A_FOLD * n_folds
+    folds = rotating_folds(len(x), n_folds, seed, strata=strata) if n_folds is not None and rotates else None
+    validation = split_rows(len(x), 0.0 if rotates else validation_fraction, seed, strata)
     train, valid = np.flatnonzero(~validation), np.flatnonzero(validation)
     response = likelihood.learn(y, train, weight)
     encoded = response.encode(y)
@@ -160,4 +173,5 @@ def prepare(
         )
 
     x_valid = encoder.transform(x, valid)
-    return Dataset(train=part(train, x_train), valid=part(valid, x_valid), encoder=encoder, response=response)
+    rows = {"train": part(train, x_train), "valid": part(valid, x_valid)}
+    return Dataset(**rows, encoder=encoder, response=response, folds=folds)

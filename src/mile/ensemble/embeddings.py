@@ -14,7 +14,8 @@ from mile.ensemble.training import Training
 from mile.features.tokens import Tokenizer
 from mile.likelihoods import Categorical
 from mile.networks import Attention, FixedArray
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import Normal
 from mile.storage import read_tensors, sync_folders, write_tensors
 

@@ -16,7 +16,9 @@ from mile._progress import Progress, Silent, duration
 from mile._types import PyTree
 from mile.ensemble.training import Member, Training, start, train
 from mile.execution import Done, Flaw, InProcess, Program, Task, WorkerPool, result_checks
-from mile.posterior import PaddedRows, Posterior
+from mile.folded import ChosenRows, FoldedPosterior
+from mile.padded_rows import PaddedRows
+from mile.posterior import Posterior
 from mile.storage import Record, Run, Unsaved
 
 # A block of epochs grows until it lasts this share of a block of steps: training is short.
@@ -28,6 +30,8 @@ _MANY_ROWS = 100_000  # whose training takes so long that compiling does not cou
 
 
 StreamNames = tuple[np.uint32, np.ndarray]  # seed, and numbers of the chains
+OwnPosterior = Posterior | FoldedPosterior  # of all rows, or of each chain's own
+OwnRows = PaddedRows | ChosenRows
 
 
 class Members(NamedTuple):
@@ -56,8 +60,8 @@ def replaced(status: Sequence[Status], slots: np.ndarray, others: Sequence[Statu
 
 
 def train_members(
-    posterior: Posterior,
-    validation: PaddedRows,
+    posterior: OwnPosterior,
+    validation: OwnRows,
     training: Training,
     chain_ids: Sequence[int],
     *,
@@ -90,7 +94,7 @@ def train_members(
     began = time.perf_counter()
     progress.start("ensemble", training.max_epochs * len(groups), unit="epochs", n_chains=len(chain_ids))
     course = _Course(training, groups, seed, backend, progress, run)
-    if backend.is_local and posterior.rows.y.shape[0] < _MANY_ROWS:
+    if backend.is_local and posterior.n_slots < _MANY_ROWS:
         _compile_together(training, backend, seed, groups[0], posterior, validation)
     if deadline.time_limit is not None:
         course.set_limit(_LARGEST_SHARE * deadline.time_limit - (time.perf_counter() - began))
@@ -122,7 +126,7 @@ def train_members(
 
 
 def _collect(
-    trained: list[Member | None], chain_ids: Sequence[int], validation: PaddedRows, run: Run | Unsaved
+    trained: list[Member | None], chain_ids: Sequence[int], validation: OwnRows, run: Run | Unsaved
 ) -> Members:
     """Join the members and save them; a member that no worker could train is NaN."""
     n_members = len(chain_ids)
@@ -180,7 +184,7 @@ class _Course:
         """Members that one worker trains in turn."""
         return -(-len(self._groups) // max(1, self._pool.n_workers))
 
-    def recall(self, posterior: Posterior) -> None:
+    def recall(self, posterior: OwnPosterior) -> None:
         """Continue from the last checkpoint, if there is one."""
         for number, group in enumerate(self._groups):
             member = _recall_training(
@@ -191,7 +195,7 @@ class _Course:
                 self._epochs[number] = int(np.asarray(member.epoch).max())
         self._waiting = [number for number in self._waiting if not self._is_trained(number)]
 
-    def check_results(self, posterior: Posterior, validation: PaddedRows) -> None:
+    def check_results(self, posterior: OwnPosterior, validation: OwnRows) -> None:
         """Check the results of other processes before they are used."""
         shapes = _shapes(self._training, self._pool.program, self._names[0], posterior)
         self._check = partial(result_checks.check_trained, expected=shapes, is_validated=int(validation.count) > 0)
@@ -261,7 +265,7 @@ def _train_group(
     seed: np.uint32,
     chains: np.ndarray,
     member: Member | None,
-    shared: tuple[Posterior, PaddedRows],
+    shared: tuple[OwnPosterior, OwnRows],
     report: Callable[[int], None],
 ) -> Member:
     """Train a group up to an epoch, or until the stopping rule says so; a task of a pool."""
@@ -288,7 +292,12 @@ def _training_records(group: list[int], member: Member) -> dict[tuple[int, str],
 
 
 def _recall_training(
-    run: Run | Unsaved, group: list[int], training: Training, program: Program, names: StreamNames, posterior: Posterior
+    run: Run | Unsaved,
+    group: list[int],
+    training: Training,
+    program: Program,
+    names: StreamNames,
+    posterior: OwnPosterior,
 ) -> Member | None:
     stored = [record for chain in group if (record := run.load(chain, "state")) is not None]
     if len(stored) < len(group):
@@ -298,13 +307,18 @@ def _recall_training(
     return jax.tree.unflatten(structure, found)
 
 
-def _shapes(training: Training, program: Program, names: StreamNames, posterior: Posterior) -> PyTree:
+def _shapes(training: Training, program: Program, names: StreamNames, posterior: OwnPosterior) -> PyTree:
     """Return the shapes of a group of members."""
     return jax.eval_shape(partial(start, training, program), *names, posterior)
 
 
 def _compile_together(
-    training: Training, pool: WorkerPool, seed: int, group: list[int], posterior: Posterior, validation: PaddedRows
+    training: Training,
+    pool: WorkerPool,
+    seed: int,
+    group: list[int],
+    posterior: OwnPosterior,
+    validation: OwnRows,
 ) -> None:
     """Compile the two programs at the same time; later calls find them compiled."""
     names = (np.uint32(seed), np.asarray(group, np.uint32))

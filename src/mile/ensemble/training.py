@@ -18,9 +18,11 @@ from mile._checks import check_count, check_number
 from mile._random import Stage, stream
 from mile._types import Position, PyTree, Scalar
 from mile.execution import Program
+from mile.folded import ChosenRows, FoldedPosterior
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
-from mile.posterior import PaddedRows, Posterior, log_likelihood
+from mile.padded_rows import PaddedRows
+from mile.posterior import Posterior, log_likelihood
 
 _DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.9, 0.999, 1e-8  # of Adam, Kingma and Ba 2015
 
@@ -106,11 +108,13 @@ class Member(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("training", "program"))
-def start(training: Training, program: Program, seed: Array, chains: Array, posterior: Posterior) -> Member:
+def start(
+    training: Training, program: Program, seed: Array, chains: Array, posterior: Posterior | FoldedPosterior
+) -> Member:
     """Draw the first weights of a group of members."""
 
     def one_member(chain: Array) -> Member:
-        position = posterior.network.init(stream(seed, Stage.INITIALIZE, chain))
+        position = posterior.for_chain(chain).network.init(stream(seed, Stage.INITIALIZE, chain))
         return Member(
             position=position,
             optimizer=training.optimizer.init(position),
@@ -134,16 +138,17 @@ def train(
     seed: Array,
     chains: Array,
     members: Member,
-    posterior: Posterior,
-    validation: PaddedRows,
+    posterior: Posterior | FoldedPosterior,
+    validation: PaddedRows | ChosenRows,
 ) -> Member:
     """Train up to `last_epoch`, or until the stopping rule says so."""
 
     def one_member(chain: Array, member: Member) -> Member:
         key = stream(seed, Stage.OPTIMIZE, chain)
+        own, others = posterior.for_chain(chain), validation.for_chain(chain)
         return jax.lax.while_loop(
             lambda member: (member.epoch < last_epoch) & ~member.stopped,
-            lambda member: _epoch(training, jax.random.fold_in(key, member.epoch), member, posterior, validation),
+            lambda member: _epoch(training, jax.random.fold_in(key, member.epoch), member, own, others),
             member,
         )
 

@@ -33,7 +33,8 @@ from mile.features.numbers import Standardizer
 from mile.features.pixels import PixelScale, check_images, is_images
 from mile.features.table import TableEncoder
 from mile.fitting.forecast import Forecast, forecast_fit
-from mile.fitting.job import plan, run_job
+from mile.fitting.job import plan
+from mile.fitting.running import run_job
 from mile.networks.base import Network
 from mile.sampling.chains import seed_for
 

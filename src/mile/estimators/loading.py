@@ -17,8 +17,8 @@ from mile.configuration import is_custom
 from mile.data.dataset import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
 from mile.execution import Backend
-from mile.fitting.job import fit
 from mile.fitting.result import Fit, Parts, assemble, build_parts, by_phase, read_fit
+from mile.fitting.running import fit
 from mile.fitting.tensors import read_encodings, read_fixed
 from mile.samplers import with_plan
 from mile.sampling.chains import count_gradients

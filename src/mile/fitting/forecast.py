@@ -15,7 +15,7 @@ from mile.execution import InProcess
 from mile.fitting.job import plan
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
-from mile.posterior import pad_rows
+from mile.padded_rows import pad_rows
 from mile.priors import Prior
 from mile.samplers import Sampler
 from mile.sampling.chains import time_step

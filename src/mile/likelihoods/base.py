@@ -182,6 +182,10 @@ class AbstractPredictive(ABC):
         """Return all scores that suit this distribution, by name."""
         return metrics.scores(self, y)
 
+    def row_scores(self, y: np.ndarray) -> dict[str, PerRow]:
+        """Return scores of single rows, by name; their means over rows are scores of all."""
+        return {"lppd": self.log_prob(y)}
+
 
 class AbstractLikelihood(ABC):
     """What the network's outputs say about y, and all that the rest of the library must know of y.

@@ -190,6 +190,12 @@ class ClassPredictive(AbstractPredictive):
         """The labels, in the order of the columns of `probs`."""
         return self._response.classes
 
+    def row_scores(self, y: np.ndarray) -> dict[str, PerRow]:
+        """Return log probability, 1 where the most probable class is right, and the Brier score."""
+        truth = np.asarray(y)[:, None] == self.classes
+        brier = np.sum(np.square(self.probs - truth), axis=1)
+        return super().row_scores(y) | {"accuracy": (self.labels == y).astype(float), "brier": brier}
+
     @property
     def point(self) -> np.ndarray:
         """Most probable class of each row."""

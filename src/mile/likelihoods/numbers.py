@@ -334,6 +334,13 @@ class Predictive(AbstractPredictive):
 
         return self._scale * self._over_blocks(score, self._standardize(y))
 
+    def row_scores(self, y: PerRow) -> dict[str, PerRow]:
+        """Return log density, CRPS, squared error of the mean, and 1 where the 90 % interval holds y."""
+        inside = np.abs(self.cdf(y) - 0.5) <= 0.45
+        squared_error = np.square(self.mean - y)
+        found = super().row_scores(y)
+        return found | {"crps": self.crps(y), "squared_error": squared_error, "coverage_90": inside.astype(float)}
+
     def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
         """Return the central interval that holds y with probability `level`, lower and upper end.
 

@@ -66,12 +66,18 @@ class Block(NamedTuple):
 
 
 def _over_group(
-    function: Callable[[Key, PyTree], Result], program: Program, streams: Streams, carries: PyTree
+    function: Callable[[Key, PyTree, Target], Result],
+    program: Program,
+    streams: Streams,
+    carries: PyTree,
+    target: Target,
 ) -> Result:
-    """Apply a function of one chain's key and carry to a group."""
-    return program.over_group(lambda chain, carry: function(stream(streams.seed, streams.stage, chain), carry))(
-        streams.chains, carries
-    )
+    """Apply a function of one chain's key, carry and target to a group."""
+
+    def one_chain(chain: Array, carry: PyTree) -> Result:
+        return function(stream(streams.seed, streams.stage, chain), carry, target.for_chain(chain))
+
+    return program.over_group(one_chain)(streams.chains, carries)
 
 
 @partial(jax.jit, inline=True)
@@ -83,10 +89,12 @@ def _step(phase: Phase, key: Array, carry: PyTree, target: Target) -> tuple[PyTr
 @partial(jax.jit, static_argnames="program")
 def begin(phase: Phase, program: Program, streams: Streams, carries: PyTree, target: Target) -> PyTree:
     """Turn what the previous phase left into this one's carry."""
+
     # Steps use the numbers 0..n-1 of the phase's stream; the start takes one that no step can have.
-    started = _over_group(
-        lambda key, carry: phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target), program, streams, carries
-    )
+    def start(key: Key, carry: PyTree, target: Target) -> PyTree:
+        return phase.init(jax.random.fold_in(key, 2**32 - 1), carry, target)
+
+    started = _over_group(start, program, streams, carries, target)
     # Strong types, as numbers read from a file have them: a resumed run uses the same programs.
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), started)
 
@@ -102,7 +110,7 @@ def advance(
     """
     start, stop, first, thinning, base = bounds
 
-    def one_chain(key: Array, carry: PyTree) -> tuple[PyTree, PyTree]:
+    def one_chain(key: Array, carry: PyTree, target: Target) -> tuple[PyTree, PyTree]:
         record = jax.eval_shape(_step, phase, key, carry, target)[1]
         buffer = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), record)
 
@@ -116,7 +124,7 @@ def advance(
 
         return jax.lax.fori_loop(start, stop, body, (carry, buffer))
 
-    return _over_group(one_chain, program, streams, carries)
+    return _over_group(one_chain, program, streams, carries, target)
 
 
 @partial(jax.jit, static_argnames="program")
@@ -187,7 +195,10 @@ def record_shapes(phase: Phase, streams: Streams, carries: PyTree, program: Prog
     """Return the shapes of what one step of a group records."""
 
     def records(phase: Phase, streams: Streams, carries: PyTree, target: Target) -> PyTree:
-        return _over_group(lambda key, carry: _step(phase, key, carry, target)[1], program, streams, carries)
+        def record(key: Key, carry: PyTree, target: Target) -> PyTree:
+            return _step(phase, key, carry, target)[1]
+
+        return _over_group(record, program, streams, carries, target)
 
     return jax.eval_shape(records, phase, streams, carries, target)
 

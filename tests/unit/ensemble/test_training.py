@@ -14,7 +14,8 @@ from mile._random import Stage, stream
 from mile.ensemble import members as ensemble
 from mile.ensemble.members import train_members
 from mile.ensemble.training import Patience, Training
-from mile.posterior import Posterior, log_likelihood, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior, log_likelihood
 
 NETWORK = MLP(n_inputs=3, hidden=(4,))
 SEED = 5

@@ -29,7 +29,8 @@ from mile import Categorical, Gaussian, native
 from mile.native import _library
 from mile.native._library import library
 from mile.networks.mlp import ACTIVATIONS
-from mile.posterior import PaddedRows, _plain, log_likelihood, pad_rows
+from mile.padded_rows import PaddedRows, pad_rows
+from mile.posterior import _plain, log_likelihood
 from mile.samplers import _mclmc
 
 needs_kernel = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")
@@ -352,7 +353,8 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from mile import MLP, Gaussian, Normal
-from mile.posterior import Posterior, PaddedRows, log_likelihood, pad_rows
+from mile.padded_rows import PaddedRows, pad_rows
+from mile.posterior import Posterior, log_likelihood
 from mile.samplers import _mclmc
 
 rng = np.random.default_rng(0)
@@ -623,7 +625,8 @@ class TestChoice:
 SWITCHED_OFF = """
 import jax, jax.numpy as jnp, numpy as np
 from mile import MLP, Gaussian, Normal, native
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.samplers import _mclmc
 
 rows = pad_rows(np.ones((20, 3), np.float32), np.ones(20, np.float32))

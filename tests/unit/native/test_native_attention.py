@@ -12,7 +12,8 @@ from targets import assert_same_bits
 from mile import Categorical, Normal, native
 from mile.native import _attention
 from mile.networks import ATT_V2, Attention, FixedArray, _pooling
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 
 pytestmark = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")
 SMALL = Attention(vocabulary=30, context=9, width=6, heads=2, attention_width=6, hidden=(5,), n_outputs=3)

@@ -18,7 +18,8 @@ from mile.ensemble.training import Training
 from mile.likelihoods import AbstractNumberLikelihood
 from mile.native import _outputs
 from mile.networks import ConvNet, Convolution
-from mile.posterior import PaddedRows, Posterior, log_likelihood, value_and_grad_by_xla
+from mile.padded_rows import PaddedRows
+from mile.posterior import Posterior, log_likelihood, value_and_grad_by_xla
 from mile.storage import _platform, read_manifest
 
 pytestmark = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel was not built")

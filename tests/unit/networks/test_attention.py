@@ -9,7 +9,8 @@ import pytest
 
 from mile.likelihoods import Categorical
 from mile.networks import ATT_V1, ATT_V2, ATT_V3, TEXT_TEMPLATES, Attention, FixedArray, _pooling, places
-from mile.posterior import log_likelihood, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import log_likelihood
 
 SMALL = Attention(vocabulary=11, context=6, width=5, heads=2, attention_width=4, hidden=(3,), n_outputs=2)
 

@@ -13,7 +13,8 @@ from mile import native
 from mile.likelihoods import Gaussian
 from mile.networks import CNN_V1, MLP, Attention, adapt
 from mile.networks.base import AbstractNetwork
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import Normal
 
 SOURCE = Path(__file__).parents[3] / "src" / "mile"

@@ -16,7 +16,8 @@ from mile import MLP, Gaussian, Interrupted, Normal, Status, _registry
 from mile._progress import Silent
 from mile.configuration import build, describe
 from mile.ensemble.training import Training
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.report import render
 from mile.samplers import configure, presets_of, title_of
 from mile.sampling.chains import run_chains

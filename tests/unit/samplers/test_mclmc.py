@@ -11,7 +11,8 @@ from targets import IllConditioned, StandardNormal
 
 from mile import MLP, Gaussian, Normal
 from mile._types import Target
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.samplers import _mclmc
 
 

@@ -12,7 +12,8 @@ from targets import small_dataset
 import mile
 from mile import MLP, Categorical, Normal, Status
 from mile._types import Target
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.samplers._path import Field, Langevin, Route, Slope, field_loss, init_field, train_field
 from mile.samplers.pgps import Emitting, Pgps
 from mile.sampling.chains import run_chains

@@ -9,7 +9,8 @@ from targets import LARGEST_Z, small_positions, small_posterior, standard_errors
 import mile
 from mile import MLP, Gaussian, Normal, Status
 from mile._types import Target
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.samplers.split_hmc import SplitHmc, SplitHmcSamplingPhase, SplitHmcState, Trajectory
 from mile.sampling.chains import run_chains
 

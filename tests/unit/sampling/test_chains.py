@@ -17,7 +17,8 @@ import mile
 from mile import MLP, Chains, FitFailedError, FitWarning, Gaussian, Mile, Normal, Status
 from mile.ensemble.training import Training
 from mile.execution import InProcess
-from mile.posterior import FunctionTarget, Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import FunctionTarget, Posterior
 from mile.samplers._step_size import Linear
 from mile.sampling import log_density
 from mile.sampling.chains import run_chains
