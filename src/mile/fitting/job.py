@@ -344,6 +344,7 @@ class Job:
             chains=result.chains,
             chain_ids=result.chain_ids,
             status=result.status,
+            weights=run.weights,
         )
 
     def _within_time(
