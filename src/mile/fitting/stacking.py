@@ -172,7 +172,7 @@ def _solve(log_density: np.ndarray, row_weight: np.ndarray, strength: float) -> 
 def _log_sums(values: np.ndarray, count: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the sum over rows of log(values @ weight), and its slope in the log weights."""
     mixed = np.maximum(values @ weight, _TINY)
-    return count @ np.log(mixed), weight * (values.T @ (count / mixed))
+    return float(count @ np.log(mixed)), weight * (values.T @ (count / mixed))
 
 
 def _curvature(values: np.ndarray, count: np.ndarray, weight: np.ndarray) -> np.ndarray:

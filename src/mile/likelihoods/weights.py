@@ -52,7 +52,7 @@ class DrawWeights:
         """Return the logarithm of the mean of exponentials."""
         if self.values is None:
             return logsumexp(of_draws, axis=0) - np.log(len(of_draws))
-        return logsumexp(of_draws + np.log(self._beside(of_draws)), axis=0)
+        return np.asarray(logsumexp(of_draws + np.log(self._beside(of_draws)), axis=0))
 
     def median(self, of_draws: Float[np.ndarray, "draw ..."]) -> Float[np.ndarray, "..."]:
         """Return the median over draws."""

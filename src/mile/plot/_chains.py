@@ -174,7 +174,7 @@ def _together(fit: Fit, totals: np.ndarray, members: np.ndarray) -> np.ndarray:
         return np.logaddexp.reduce(totals, axis=0) - np.log(len(totals))
     weights = np.concatenate([fit.chain_weights[fit.ok], fit.member_weights[fit.ok]])
     every = np.concatenate([totals, np.broadcast_to(members[:, None], totals.shape)])
-    return logsumexp(every, axis=0, b=weights[:, None, None])
+    return np.asarray(logsumexp(every, axis=0, b=weights[:, None, None]))
 
 
 def _accumulate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
