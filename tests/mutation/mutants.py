@@ -61,7 +61,12 @@ MUTANTS = (
     # Likelihoods
     Mutant("likelihoods/gaussian.py", "return -log_scale - 0.5", "return log_scale - 0.5", _LIKELIHOODS),
     Mutant("likelihoods/gaussian.py", "LOG_SCALE_LIMIT = math.log(1e6)", "LOG_SCALE_LIMIT = 50.0", _LIKELIHOODS),
-    Mutant("likelihoods/gaussian.py", "distance - 0.5 * np.mean(pairs", "distance - np.mean(pairs", _PREDICT),
+    Mutant(
+        "likelihoods/gaussian.py",
+        "distance - 0.5 * weights.mean(",
+        "distance - weights.mean(",
+        _PREDICT,
+    ),
     Mutant("likelihoods/categorical.py", "y >= self.n_classes)", "y > self.n_classes)", _PREDICT),
     Mutant("likelihoods/categorical.py", "self.entropy - self._summary[1]", "self._summary[1]", _PREDICT),
     Mutant("likelihoods/numbers.py", "0.5 - level / 2, 0.5 + level / 2", "0.5 - level / 2, 0.5 + level / 3", _PREDICT),

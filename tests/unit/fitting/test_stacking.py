@@ -136,6 +136,29 @@ def test_weights_of_close_and_of_distant_candidates_beat_equal_ones_on_their_row
         assert weights.sum() == pytest.approx(1.0, abs=1e-12)
 
 
+def gain_on_new_rows(spread, strength, n_rows=60, n_candidates=24, n_tables=30):
+    """Return the mean gain over equal weights, where candidates err by up to about `spread` in their means."""
+    gains = []
+    for seed in range(n_tables):
+        rng = np.random.default_rng(seed)
+        error = spread * np.abs(rng.standard_normal((n_candidates, 1)))
+        residual = 0.5 * rng.standard_normal(n_rows + 2_000) - error * rng.standard_normal(
+            (n_candidates, n_rows + 2_000)
+        )
+        log_density = -0.5 * np.square(residual / 0.5)
+        old, new = log_density[:, :n_rows], log_density[:, n_rows:]
+        weights = [stack(old, strength=strength).weights, np.full(n_candidates, 1 / n_candidates)]
+        found, equal = (stacked_log_density(new, one).mean() for one in weights)
+        gains.append(found - equal)
+    return np.mean(gains)
+
+
+def test_the_default_strength_neither_follows_noise_nor_loses_what_stacking_gains():
+    assert gain_on_new_rows(0.1, 0.001) < -0.005  # weak regularization follows the noise of 60 rows
+    assert gain_on_new_rows(0.1, STRENGTH) > -0.001
+    assert gain_on_new_rows(0.5, STRENGTH) > 0.8 * gain_on_new_rows(0.5, 0.04) > 0.02
+
+
 def test_impossible_arguments_are_refused_by_name():
     good = np.zeros((2, 3))
     for arguments, options, words in [
