@@ -67,6 +67,7 @@ def stack(
     Examples
     --------
     >>> import numpy as np
+    >>> from mile.fitting.stacking import stack
     >>> good, bad = np.log([0.9, 0.8, 0.9]), np.log([0.1, 0.1, 0.2])
     >>> stack(np.stack([good, bad]), strength=0.0).weights.round(3).tolist()
     [1.0, 0.0]
