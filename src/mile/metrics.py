@@ -29,6 +29,11 @@ class Scored(Protocol):
         """Return the same under each draw alone."""
         ...
 
+    @property
+    def draw_weights(self) -> Float[np.ndarray, " draw"] | None:
+        """How much each draw counts; None if all count the same."""
+        ...
+
 
 @runtime_checkable
 class ScoredNumbers(Scored, Protocol):
@@ -87,7 +92,8 @@ def mean_draw_nll(predictive: Scored, y: np.ndarray) -> float:
 
     It bounds `nll` from above: averaging before the logarithm can only help.
     """
-    return -float(np.mean(predictive.log_prob_per_draw(y)))
+    per_draw, weights = predictive.log_prob_per_draw(y), predictive.draw_weights
+    return -float(np.mean(per_draw) if weights is None else np.average(per_draw.mean(axis=1), weights=weights))
 
 
 def rmse(predictive: ScoredNumbers, y: np.ndarray) -> float:

@@ -72,7 +72,12 @@ MUTANTS = (
         _HIERARCHICAL,
     ),
     Mutant("priors/hierarchical.py", "gammaln(a - 0.5) - gammaln(a)", "gammaln(a + 0.5) - gammaln(a)", _HIERARCHICAL),
-    Mutant("likelihoods/gaussian.py", "distance - 0.5 * np.mean(pairs", "distance - np.mean(pairs", _PREDICT),
+    Mutant(
+        "likelihoods/gaussian.py",
+        "distance - 0.5 * weights.mean(",
+        "distance - weights.mean(",
+        _PREDICT,
+    ),
     Mutant("likelihoods/categorical.py", "y >= self.n_classes)", "y > self.n_classes)", _PREDICT),
     Mutant("likelihoods/categorical.py", "self.entropy - self._summary[1]", "self._summary[1]", _PREDICT),
     Mutant("likelihoods/numbers.py", "0.5 - level / 2, 0.5 + level / 2", "0.5 - level / 2, 0.5 + level / 3", _PREDICT),

@@ -156,7 +156,7 @@ def _columns(draws: np.ndarray | StoredDraws, chain: int, chosen: np.ndarray) ->
 def _predictions(fit: Fit, x: np.ndarray) -> list[Group]:
     """Follow from draw to draw what the predictive distribution names."""
     rows = x[np.linspace(0, len(x) - 1, min(len(x), _FUNCTION_ROWS)).astype(int)]
-    predictive = fit.predictive(rows)
+    predictive = fit.predictive(rows, chains=np.flatnonzero(fit.ok).tolist())
     shape = (int(fit.ok.sum()), -1, len(rows))
     return [
         _group(_PREDICTIONS + name, len(rows), values.reshape(shape), None)

@@ -290,6 +290,8 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
         "member_epochs": _stack(trained, "epochs"),
         "validation_loss": _stack(trained, "losses"),
     }
+    if manifest.weights is not None:
+        arrays[schema.CANDIDATE_WEIGHTS] = np.array(manifest.weights)
     return assemble(parts, arrays, manifest.seed)
 
 

@@ -193,6 +193,7 @@ class Job:
             chains=result.chains,
             chain_ids=result.chain_ids,
             status=result.status,
+            weights=run.weights,
         )
 
     def _own_rows(self, posterior: Posterior, places: np.ndarray) -> tuple[OwnPosterior, OwnRows, OwnPosterior]:

@@ -19,11 +19,13 @@ from mile.ensemble.members import Members
 from mile.ensemble.training import Training
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
+from mile.fitting.candidates import check_candidate_weights, flat_draws, weighted_draws
 from mile.fitting.tensors import Arrays, prediction_names, prediction_tensors, read_encodings, read_fixed
 from mile.likelihoods import AbstractLikelihood, AbstractPredictive, AbstractResponse
+from mile.likelihoods.weights import EQUAL, DrawWeights
 from mile.networks import FixedArray
 from mile.networks.base import Network
-from mile.predict import DEFAULT_MEMORY, predict
+from mile.predict import DEFAULT_MEMORY, JoinedDraws, predict
 from mile.priors import Prior
 from mile.samplers import Sampler, Tuned
 from mile.sampling.chains import Chains
@@ -37,7 +39,11 @@ _CHECKED_VALUES = 1 << 20  # weights that are checked at once
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:
-    """A fitted ensemble: everything that prediction and diagnosis need, and nothing of the data."""
+    """A fitted ensemble: everything that prediction and diagnosis need, and nothing of the data.
+
+    Candidates are the chains and then, in the same order, the members of the ensemble that they start from. `weights`
+    says how much each of them counts in predictions; None means that all good chains count the same, and no member.
+    """
 
     network: Network
     likelihood: AbstractLikelihood
@@ -51,6 +57,11 @@ class Fit:
     chain_ids: Int[np.ndarray, " chain"]  # a replaced chain has an id of K or more
     status: tuple[Status, ...]
     temperature: float = 1.0  # of the chains; their log density is that of the posterior divided by it
+    weights: Float[np.ndarray, " candidate"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is not None:
+            check_candidate_weights(self.weights, self.ok)
 
     @property
     def seed(self) -> int:
@@ -59,8 +70,18 @@ class Fit:
 
     @property
     def ok(self) -> np.ndarray:
-        """Mask of the chains that predictions use."""
+        """Mask of the good chains."""
         return np.array([code == Status.OK for code in self.status])
+
+    @property
+    def chain_weights(self) -> Float[np.ndarray, " chain"]:
+        """How much each chain counts in predictions."""
+        return self.ok / self.ok.sum() if self.weights is None else self.weights[: len(self.status)]
+
+    @property
+    def member_weights(self) -> Float[np.ndarray, " chain"]:
+        """How much each member of the starting ensemble counts in predictions."""
+        return np.zeros(len(self.status)) if self.weights is None else self.weights[len(self.status) :]
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -77,18 +98,20 @@ class Fit:
     ) -> AbstractPredictive:
         """Return the predictive distribution of each row of raw features.
 
-        By all good chains, or by those at the given places alone.
+        By all candidates with their weights, or by the chains at the given places alone, which then count the same.
         """
-        return self._mixture(flat_draws(self.chains.draws, self._chosen(chains)), x, memory)
+        if chains is None and self.weights is not None:
+            return self._mixture(*weighted_draws(self.chains.draws, self.members.positions, self.weights), x, memory)
+        return self._mixture(flat_draws(self.chains.draws, self._chosen(chains)), EQUAL, x, memory)
 
     def ensemble_predictive(
         self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY, *, chains: Sequence[int] | None = None
     ) -> AbstractPredictive:
         """Return the predictive distribution of the deep ensemble, whose members are the starts of the chains.
 
-        Of all good chains, or of those at the given places alone.
+        Of all good chains, or of those at the given places alone. All members count the same.
         """
-        return self._mixture(flat_draws(self.members.positions[:, None], self._chosen(chains)), x, memory)
+        return self._mixture(flat_draws(self.members.positions[:, None], self._chosen(chains)), EQUAL, x, memory)
 
     def _chosen(self, chains: Sequence[int] | None) -> np.ndarray:
         if chains is None:
@@ -101,9 +124,11 @@ class Fit:
             )
         return chosen
 
-    def _mixture(self, draws: np.ndarray | FlatDraws, x: np.ndarray, memory: int) -> AbstractPredictive:
+    def _mixture(
+        self, draws: np.ndarray | FlatDraws | JoinedDraws, weights: DrawWeights, x: np.ndarray, memory: int
+    ) -> AbstractPredictive:
         use_compilation_cache()
-        return predict(self.network, self.likelihood, draws, self.encoder.transform(x), self.response, memory)
+        return predict(self.network, self.likelihood, draws, self.encoder.transform(x), self.response, memory, weights)
 
     def save(self, path: str | Path, extra: Mapping[str, Json] | None = None) -> None:
         """Write one file that `mile.load` reads. It holds numbers and registered names, never code.
@@ -142,6 +167,8 @@ class Fit:
             "member_epochs": np.asarray(members.epochs),
             "validation_loss": members.validation_loss,
         }
+        if self.weights is not None:
+            found[schema.CANDIDATE_WEIGHTS] = self.weights
         for phase, report in chains.info.items():
             found |= {f"info.{phase}.{name}": value for name, value in report.items()}
         for phase, history in chains.history.items():
@@ -174,18 +201,6 @@ class Fit:
                 "sample_stats": xarray.Dataset(statistics, coordinates, attributes),
             }
         )
-
-
-def flat_draws(draws: np.ndarray | StoredDraws, ok: np.ndarray) -> np.ndarray | FlatDraws:
-    """Return the draws of the chosen chains one after another. Draws on disk stay there."""
-    if isinstance(draws, np.memmap):
-        _, n_draws, dimension = draws.shape
-        mapped = StoredDraws([[chain] for chain in draws], n_draws, n_draws, dimension, draws.dtype)
-        return mapped.select(ok).flat
-    if isinstance(draws, StoredDraws):
-        return draws.select(ok).flat
-    kept = draws if ok.all() else draws[ok]  # a copy of all draws takes longer than predicting one row
-    return kept.reshape(-1, kept.shape[-1])
 
 
 def read_fit(path: Path, network: object = None) -> tuple[Fit, dict[str, Json]]:
@@ -275,6 +290,10 @@ def assemble(parts: Parts, arrays: Arrays, seed: int) -> Fit:
     good = [chain for chain, code in enumerate(status) if code == Status.OK]
     _check_finite("draws", arrays["draws"], good)
     _check_finite("member", arrays["member"][:, None], good)
+    weights = arrays.get(schema.CANDIDATE_WEIGHTS)
+    if weights is not None:
+        with refused(schema.CANDIDATE_WEIGHTS):
+            check_candidate_weights(weights, np.array([code == Status.OK for code in status]))
     last = list(info.values())[-1] if info else {}
     require({"step_size", "L"} <= set(last), "there must be a step size and a length L for each chain.")
     return Fit(
@@ -295,6 +314,7 @@ def assemble(parts: Parts, arrays: Arrays, seed: int) -> Fit:
         ),
         chain_ids=arrays["chain_ids"],
         status=status,
+        weights=weights,
     )
 
 

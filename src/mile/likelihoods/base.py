@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from mile import metrics
 from mile._types import Outputs, Response
+from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
 HeadName = Literal["gaussian", "categorical", "bounded_gaussian"]
@@ -104,6 +105,11 @@ class Mixture(Protocol):
         """Components of the mixture."""
         ...
 
+    @property
+    def weights(self) -> DrawWeights:
+        """How much each draw counts; averages over draws are its methods."""
+        ...
+
     def over_blocks(self, function: Callable[..., Result], *row_arrays: np.ndarray) -> Result:
         """Apply `function(outputs, *rows)` to each block and put its results, row by row, together."""
         ...
@@ -157,6 +163,11 @@ class AbstractPredictive(ABC):
     @abstractmethod
     def log_prob_per_draw(self, y: np.ndarray) -> PerDraw:
         """Return the same under each draw alone."""
+
+    @property
+    @abstractmethod
+    def draw_weights(self) -> Float[np.ndarray, " draw"] | None:
+        """How much each draw counts in the mixture; None if all count the same."""
 
     @abstractmethod
     def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.special import entr, log_softmax, logsumexp
+from scipy.special import entr, log_softmax
 
 from mile import _registry
 from mile._checks import check_count
@@ -178,7 +178,7 @@ class ClassPredictive(AbstractPredictive):
     log_prob_label = "log probability of the observed"
 
     def __init__(self, mixture: Mixture, likelihood: Categorical, response: LabeledResponse) -> None:
-        self._mixture = mixture
+        self._mixture, self._weights = mixture, mixture.weights
         self._likelihood = likelihood
         self._response = response
 
@@ -230,8 +230,8 @@ class ClassPredictive(AbstractPredictive):
 
         def summarize(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             probs = np.exp(self._likelihood.log_probs(outputs))
-            mean = probs.mean(axis=0)
-            return mean / mean.sum(axis=0), entr(probs).sum(axis=1).mean(axis=0)
+            mean = self._weights.mean(probs)
+            return mean / mean.sum(axis=0), self._weights.mean(entr(probs).sum(axis=1))
 
         return cast(tuple[np.ndarray, np.ndarray], self._mixture.over_blocks(summarize))
 
@@ -245,14 +245,18 @@ class ClassPredictive(AbstractPredictive):
         """
 
         def log_probability(outputs: np.ndarray, codes: np.ndarray) -> np.ndarray:
-            per_draw = self._of_class(outputs, codes)
-            return logsumexp(per_draw, axis=0) - np.log(len(per_draw))
+            return self._weights.log_mean_exp(self._of_class(outputs, codes))
 
         return cast(PerRow, self._mixture.over_blocks(log_probability, self._encode(y)))
 
     def log_prob_per_draw(self, y: np.ndarray) -> Float[np.ndarray, "draw row"]:
         """Return the log probability of one label per row under each draw alone."""
         return cast(PerDraw, self._mixture.over_blocks(self._of_class, self._encode(y)))
+
+    @property
+    def draw_weights(self) -> Float[np.ndarray, " draw"] | None:
+        """How much each draw counts in the mixture; None if all count the same."""
+        return self._weights.values
 
     def _of_class(self, outputs: np.ndarray, codes: np.ndarray) -> np.ndarray:
         log_probs = self._likelihood.log_probs(outputs)

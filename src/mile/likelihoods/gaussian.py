@@ -16,6 +16,7 @@ from mile.likelihoods._quantiles import half_mean_difference
 from mile.likelihoods._resolution import resolution_of
 from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.numbers import AbstractComponents, AbstractNumberLikelihood
+from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -131,26 +132,26 @@ class NormalComponents(AbstractComponents):
         """Return distribution function and density, by the native kernel where it is in use."""
         return mixture.native_normals(self.location, self.scale) or super().evaluator(mixture)
 
-    def crps(self, evaluate: Evaluate, y: PerRow) -> PerRow:
+    def crps(self, evaluate: Evaluate, y: PerRow, weights: DrawWeights = EQUAL) -> PerRow:
         """Return the score in closed form but for the distance between two predictions.
 
         Of that only the sum over all pairs of components has a closed form, so with many it is an integral.
         """
         location, scale = self.location, self.scale
-        distance = _mean_distance(location, scale, y)
+        distance = _mean_distance(location, scale, y, weights)
         if len(location) <= _MOST_PAIRED:
             pairs = [
-                _mean_distance(location, np.sqrt(np.square(scale) + np.square(one_scale)), one_location)
+                _mean_distance(location, np.sqrt(np.square(scale) + np.square(one_scale)), one_location, weights)
                 for one_location, one_scale in zip(location, scale, strict=True)
             ]
-            return distance - 0.5 * np.mean(pairs, axis=0)
-        center = np.median(location, axis=0)
-        spread = np.median(scale, axis=0) + np.median(np.abs(location - center), axis=0)
+            return distance - 0.5 * weights.mean(np.stack(pairs))
+        center = weights.median(location)
+        spread = weights.median(scale) + weights.median(np.abs(location - center))
         reach = np.max(np.abs(location - center) + _TAIL * scale, axis=0)
         return distance - half_mean_difference(evaluate, center, spread, reach)
 
 
-def _mean_distance(location: PerDraw, scale: PerDraw, y: PerRow) -> PerRow:
+def _mean_distance(location: PerDraw, scale: PerDraw, y: PerRow, weights: DrawWeights) -> PerRow:
     """Return E|Y - y| of each row's mixture of normals."""
     z = (y - location) / scale
-    return np.mean(scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * np.exp(-0.5 * z * z) / _SQRT_TWO_PI), axis=0)
+    return weights.mean(scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * np.exp(-0.5 * z * z) / _SQRT_TWO_PI))

@@ -8,7 +8,6 @@ from typing import ClassVar, cast
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
 
 from mile._checks import check_count
 from mile._random import draw_seed
@@ -30,6 +29,7 @@ from mile.likelihoods.base import (
     Tensors,
     Uncertainty,
 )
+from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _TAIL = 1e-15  # probability beyond the ends of an integral
 _QUARTILES_OF_NORMAL = 1.3489795003921634  # distance between them in standard deviations
@@ -118,12 +118,13 @@ class AbstractComponents(ABC):
 
     def evaluator(self, mixture: Mixture) -> Evaluate:
         """Return a function of y that gives the mixtures' distribution function and density."""
-        return lambda y: (self.cdf(y).mean(axis=0), self.density(y).mean(axis=0))
+        mean = mixture.weights.mean
+        return lambda y: (mean(self.cdf(y)), mean(self.density(y)))
 
-    def crps(self, evaluate: Evaluate, y: PerRow) -> PerRow:
+    def crps(self, evaluate: Evaluate, y: PerRow, weights: DrawWeights = EQUAL) -> PerRow:
         """Return the continuous ranked probability score of each row's mixture at y."""
         lower, upper = self.quantile(_TAIL).min(axis=0), self.quantile(1.0 - _TAIL).max(axis=0)
-        return crps_by_integral(evaluate, y, np.median(self.spread, axis=0), lower, upper)
+        return crps_by_integral(evaluate, y, weights.median(self.spread), lower, upper)
 
 
 class AbstractNumberLikelihood(AbstractLikelihood):
@@ -214,7 +215,7 @@ class Predictive(AbstractPredictive):
     log_prob_label = "log density"
 
     def __init__(self, mixture: Mixture, likelihood: AbstractNumberLikelihood, response: AbstractResponse) -> None:
-        self._mixture = mixture
+        self._mixture, self._weights = mixture, mixture.weights
         self._likelihood = likelihood
         self._response = response
         self._shift, self._scale = float(response.decode(np.zeros(1))[0]), response.unit
@@ -254,22 +255,21 @@ class Predictive(AbstractPredictive):
             center, (away, square, variance) = found
             return center + away, variance, np.maximum(square - np.square(away), 0.0)
 
-        def moments(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            mean, std = self._moments_of(outputs)
-            return mean.mean(axis=0), np.square(std).mean(axis=0), mean.var(axis=0)
+        def moments(outputs: np.ndarray) -> tuple[PerRow, PerRow, PerRow]:
+            return self._moments_of_mixture(self._likelihood.components(outputs))
 
         return cast(tuple[PerRow, PerRow, PerRow], self._mixture.over_blocks(moments))
 
-    def _moments_of(self, outputs: np.ndarray) -> tuple[PerDraw, PerDraw]:
-        components = self._likelihood.components(outputs)
-        return components.mean, components.std
+    def _moments_of_mixture(self, components: AbstractComponents) -> tuple[PerRow, PerRow, PerRow]:
+        """Return mean, mean variance and variance of means."""
+        weights, mean = self._weights, components.mean
+        return weights.mean(mean), weights.mean(np.square(components.std)), weights.variance(mean)
 
     def log_prob(self, y: PerRow) -> PerRow:
         """Return the log predictive density of one response per row, on the scale of y."""
 
         def log_density(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
-            per_draw = self._likelihood.components(outputs).log_prob(y)
-            return logsumexp(per_draw, axis=0) - np.log(len(per_draw))
+            return self._weights.log_mean_exp(self._likelihood.components(outputs).log_prob(y))
 
         return self._over_blocks(log_density, self._standardize(y)) - np.log(self._scale)
 
@@ -281,9 +281,19 @@ class Predictive(AbstractPredictive):
 
         return self._over_blocks(log_density, self._standardize(y)) - np.log(self._scale)
 
+    @property
+    def draw_weights(self) -> Float[np.ndarray, " draw"] | None:
+        """How much each draw counts in the mixture; None if all count the same."""
+        return self._weights.values
+
     def moments_per_draw(self) -> tuple[PerDraw, PerDraw]:
         """Return mean and standard deviation of each row under each draw alone."""
-        mean, std = self._mixture.over_blocks(self._moments_of)
+
+        def moments(outputs: np.ndarray) -> tuple[PerDraw, PerDraw]:
+            components = self._likelihood.components(outputs)
+            return components.mean, components.std
+
+        mean, std = self._mixture.over_blocks(moments)
         return self._shift + self._scale * mean, self._scale * std
 
     def followed(self) -> dict[str, PerDraw]:
@@ -295,7 +305,7 @@ class Predictive(AbstractPredictive):
         """Return P(Y <= y) for one value per row."""
 
         def probability(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return self._likelihood.components(outputs).cdf(y).mean(axis=0)
+            return self._weights.mean(self._likelihood.components(outputs).cdf(y))
 
         return self._over_blocks(probability, self._standardize(y))
 
@@ -314,8 +324,8 @@ class Predictive(AbstractPredictive):
         def quantiles(outputs: np.ndarray) -> np.ndarray:
             components = self._likelihood.components(outputs)
             evaluate, spread = components.evaluator(self._mixture), components.spread
-            mean, std = components.mean, components.std
-            guess = mean.mean(axis=0), np.sqrt(np.square(std).mean(axis=0) + mean.var(axis=0))
+            center, noise, ignorance = self._moments_of_mixture(components)
+            guess = center, np.sqrt(noise + ignorance)
             found = [mixture_quantile(evaluate, components.quantile(one), spread, guess, one) for one in levels]
             return np.stack(found)
 
@@ -330,7 +340,7 @@ class Predictive(AbstractPredictive):
 
         def score(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
             components = self._likelihood.components(outputs)
-            return components.crps(components.evaluator(self._mixture), y)
+            return components.crps(components.evaluator(self._mixture), y, self._weights)
 
         return self._scale * self._over_blocks(score, self._standardize(y))
 
@@ -356,7 +366,7 @@ class Predictive(AbstractPredictive):
     def sample(self, n: int = 1, random_state: int | None = None) -> Float[np.ndarray, "sample row"]:
         """Draw n responses per row."""
         rng = np.random.default_rng(draw_seed(random_state))
-        chosen = rng.integers(self._mixture.n_draws, size=(check_count("n", n), len(self)))
+        chosen = self._weights.choose(rng, self._mixture.n_draws, (check_count("n", n), len(self)))
 
         def pick(outputs: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
             return self._likelihood.components(outputs).take(chosen).parameters()

@@ -1,7 +1,7 @@
 """The kernel's operations as JAX functions of one chain; `vmap` turns many chains into one call."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Response, Scalar
 from mile.likelihoods import AbstractLikelihood
+from mile.likelihoods.weights import EqualDraws
 from mile.native._library import library
 from mile.native._priors import prior_arguments
 from mile.networks.base import Network
@@ -257,11 +258,17 @@ def summarize(
 def mixture(
     location: Float[np.ndarray, "row component"],
     precision: Float[np.ndarray, "row component"],
+    groups: Sequence[EqualDraws],
     y: Float[np.ndarray, " row"],
 ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-    """Return distribution function and density at y of equal mixtures of normals; runs as `outputs` does."""
+    """Return distribution function and density at y of mixtures of normals; runs as `outputs` does.
+
+    Neighbors in a group have the same weight.
+    """
+    ends = np.array([group.draws.stop for group in groups], np.int64)
+    shares = np.array([group.share for group in groups])
     cdf, density = np.empty_like(y), np.empty_like(y)
-    failed = _run("mile_mixture", location, precision, *location.shape, y, cdf, density)
+    failed = _run("mile_mixture", location, precision, *location.shape, ends, shares, len(groups), y, cdf, density)
     assert not failed  # it asks for no memory
     return cdf, density
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
 from mile._errors import Status
 from mile._types import Scalar
@@ -135,13 +136,15 @@ def accumulation(fit: Fit, x: Float[np.ndarray, "row feature"], y: np.ndarray, *
         raise ValueError(f"x and y must have the same number of rows, at least one; got {len(x)} and {len(y)}.")
     n_chains, n_draws = int(fit.ok.sum()), fit.chains.logdensity.shape[1]
     rows = even_choice(len(y), int(np.clip(_MOST_CELLS // (n_chains * n_draws), 1, _MOST_ROWS)))
-    ensemble = float(np.mean(fit.ensemble_predictive(x[rows]).log_prob(y[rows])))
+    members = fit.ensemble_predictive(x[rows])
+    ensemble = float(np.mean(members.log_prob(y[rows])))
     if n_draws < 2:
         return nothing(ax, f"One draw a chain cannot accumulate; LPPD of the ensemble is {ensemble:.3f}.")
-    values = fit.predictive(x[rows]).log_prob_per_draw(y[rows]).reshape(n_chains, n_draws, len(rows))
+    chains = fit.predictive(x[rows], chains=np.flatnonzero(fit.ok).tolist())
+    values = chains.log_prob_per_draw(y[rows]).reshape(n_chains, n_draws, len(rows))
     numbers, totals = _accumulate(values)
     alone = totals.mean(axis=2).T
-    together = (np.logaddexp.reduce(totals, axis=0) - np.log(n_chains)).mean(axis=1)
+    together = _together(fit, totals, members.log_prob_per_draw(y[rows])).mean(axis=1)
     ax.plot(numbers, alone, color=MILE, alpha=0.45, linewidth=0.9)
     ax.plot([], [], color=MILE, alpha=0.45, linewidth=0.9, label="one chain")
     ax.plot(
@@ -160,6 +163,18 @@ def accumulation(fit: Fit, x: Float[np.ndarray, "row feature"], y: np.ndarray, *
     if len(rows) < len(y):
         title += f" (on {len(rows)} of {len(y):,} rows)"
     return finish(ax, title, "draws of each chain", "LPPD (higher is better)", "lower right", 2)
+
+
+def _together(fit: Fit, totals: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return the log density of all candidates, shape (number, row), from those of chains and of members (chain, row).
+
+    Members have no draws to accumulate.
+    """
+    if fit.weights is None:
+        return np.logaddexp.reduce(totals, axis=0) - np.log(len(totals))
+    weights = np.concatenate([fit.chain_weights[fit.ok], fit.member_weights[fit.ok]])
+    every = np.concatenate([totals, np.broadcast_to(members[:, None], totals.shape)])
+    return np.asarray(logsumexp(every, axis=0, b=weights[:, None, None]))
 
 
 def _accumulate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

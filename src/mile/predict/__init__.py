@@ -6,6 +6,15 @@ neighbors, and memory does not depend on the number of rows.
 """
 
 from mile.likelihoods import AbstractPredictive, ClassPredictive, Predictive
+from mile.predict._joined import JoinedDraws
 from mile.predict._mixture import DEFAULT_MEMORY, DrawMixture, predict
 
-__all__ = ["DEFAULT_MEMORY", "AbstractPredictive", "ClassPredictive", "DrawMixture", "Predictive", "predict"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "AbstractPredictive",
+    "ClassPredictive",
+    "DrawMixture",
+    "JoinedDraws",
+    "Predictive",
+    "predict",
+]

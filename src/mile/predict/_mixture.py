@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from typing import TypeVar
 
 import jax
@@ -16,7 +17,9 @@ from mile._types import Features
 from mile.execution import InProcess
 from mile.likelihoods import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.base import Evaluate, PerDraw
+from mile.likelihoods.weights import EQUAL, DrawWeights, EqualDraws
 from mile.networks.base import Network
+from mile.predict._joined import JoinedDraws
 from mile.storage import FlatDraws
 
 DEFAULT_MEMORY = 1 << 30
@@ -44,9 +47,10 @@ class DrawMixture:
 
     network: Network
     likelihood: AbstractLikelihood
-    draws: Float[np.ndarray, "draw d"] | FlatDraws
+    draws: Float[np.ndarray, "draw d"] | FlatDraws | JoinedDraws
     x: Float[np.ndarray, "row feature"]
     memory: int
+    weights: DrawWeights = EQUAL
 
     @cached_property
     def kernel(self) -> native.Specification | None:
@@ -91,7 +95,7 @@ class DrawMixture:
         whole: np.ndarray | Array | None = None  # where the draws are on disk
         if isinstance(self.draws, np.ndarray):
             whole = self.draws if kernel else jnp.asarray(self.draws)
-        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
+        parts = _parts(slice(0, len(self.draws)))
 
         def evaluate(draws: np.ndarray | Array, x: np.ndarray) -> np.ndarray:
             if kernel:
@@ -130,7 +134,8 @@ class DrawMixture:
         if kernel is None or not kernel.has_head:
             return None
         blocks = [slice(start, start + _SUMMARY_ROWS) for start in range(0, self.n_rows, _SUMMARY_ROWS)]
-        parts = [slice(start, start + _PART_DRAWS) for start in range(0, len(self.draws), _PART_DRAWS)]
+        groups = self.weights.groups(len(self.draws))
+        parts = [part for group in groups for part in _parts(group.draws)]
         threads, alone = InProcess(), InProcess(n_threads=1)
         outer, inner = (alone, threads if self.n_rows > 1 else alone) if len(blocks) == 1 else (threads, alone)
 
@@ -138,7 +143,7 @@ class DrawMixture:
             x = np.ascontiguousarray(self.x[rows].T)
             center = native.outputs(kernel, self.draws[:1], x)[0, 0]
             sums = inner.map(lambda part: native.summarize(kernel, self.draws[part], x, center), parts)
-            return center, sum(sums[1:], start=sums[0]) / len(self.draws)
+            return center, _mean_of_sums(groups, sums)
 
         centers, means = zip(*outer.map(one_block, blocks or [slice(0, 0)]), strict=True)
         return np.concatenate(centers), np.concatenate(means, axis=1)
@@ -148,19 +153,36 @@ class DrawMixture:
         if self.kernel is None:
             return None
         by_row, precision = np.ascontiguousarray(location.T), np.ascontiguousarray(1.0 / scale.T)
-        return lambda y: native.mixture(by_row, precision, y)
+        groups = self.weights.groups(len(location))
+        return lambda y: native.mixture(by_row, precision, groups, y)
 
 
 def predict(
     network: Network,
     likelihood: AbstractLikelihood,
-    draws: Float[np.ndarray, "draw d"] | FlatDraws,
+    draws: Float[np.ndarray, "draw d"] | FlatDraws | JoinedDraws,
     x: Float[np.ndarray, "row feature"],
     response: AbstractResponse,
     memory: int = DEFAULT_MEMORY,
+    weights: DrawWeights = EQUAL,
 ) -> AbstractPredictive:
     """Return the predictive distribution of each row of encoded features."""
-    return likelihood.predictive(DrawMixture(network, likelihood, draws, x, memory), response)
+    return likelihood.predictive(DrawMixture(network, likelihood, draws, x, memory, weights), response)
+
+
+def _parts(draws: slice) -> list[slice]:
+    """Cut draws into parts."""
+    starts = range(draws.start, draws.stop, _PART_DRAWS)
+    return [slice(start, min(start + _PART_DRAWS, draws.stop)) for start in starts]
+
+
+def _mean_of_sums(groups: list[EqualDraws], sums: list[np.ndarray]) -> np.ndarray:
+    """Return the mean over all draws, from the sums over the parts of each group."""
+    left, means = iter(sums), []
+    for group in groups:
+        first, *rest = islice(left, len(_parts(group.draws)))
+        means.append(group.share * (sum(rest, start=first) / group.count))
+    return sum(means[1:], start=means[0])
 
 
 def _pad_last(array: np.ndarray, size: int) -> np.ndarray:

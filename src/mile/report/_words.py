@@ -43,13 +43,15 @@ def feature_names(fit: Fit, names: Sequence[str] | None) -> list[str]:
 
 def summary(fit: Fit, target: str | None, names: list[str], seconds: float | None) -> str:
     """Say in a paragraph what was fitted, how, and what it cost."""
-    n_chains, n_good, n_draws = len(fit.status), int(fit.ok.sum()), fit.chains.logdensity.shape[1]
+    n_chains, n_good, n_draws = len(fit.status), int((fit.chain_weights > 0.0).sum()), fit.chains.logdensity.shape[1]
+    n_networks = n_good * n_draws + int((fit.member_weights > 0.0).sum())
     gradients = int(np.sum(np.asarray(fit.chains.gradient_evaluations, np.int64)))
     parts = [_what(fit, target, names)]
     if fit.sampler.gradient_evaluations():
         parts += [
             f"One chain sampled the weights around each network. {n_good} of {n_chains} chains are used, "
-            f"{n_draws:,} draw{'' if n_draws == 1 else 's'} each: {n_good * n_draws:,} networks predict together.",
+            f"{n_draws:,} draw{'' if n_draws == 1 else 's'} each: {n_networks:,} networks predict together."
+            f"{_weights(fit)}",
             f"That took {gradients:,} gradient evaluations{f' and {duration(seconds)} in all' if seconds else ''}.",
         ]
     else:
@@ -57,6 +59,20 @@ def summary(fit: Fit, target: str | None, names: list[str], seconds: float | Non
         parts += [] if seconds is None else [f"That took {duration(seconds)} in all."]
     versions = ", ".join(f"{name} {importlib.metadata.version(package)}" for name, package in _PACKAGES.items())
     return " ".join([*parts, f"Seed {fit.seed}; {versions}; computed by {_processor(fit)}."])
+
+
+def _weights(fit: Fit) -> str:
+    """Say how much the chains count, if not all the same, and name those that do not count."""
+    if fit.weights is None:
+        return ""
+    of_chains, of_members = fit.chain_weights[fit.ok], float(fit.member_weights.sum())
+    text = f" Their weights lie between {of_chains.min():.1%} and {of_chains.max():.1%}"
+    if of_members > 0.0:
+        text += f"; the networks that they start from have {of_members:.1%} together"
+    without = np.asarray(fit.chain_ids)[fit.ok & (fit.chain_weights == 0.0)]
+    if without.size:
+        text += f"; without a weight: chain{'' if without.size == 1 else 's'} {', '.join(map(str, without))}"
+    return f"{text}."
 
 
 _PACKAGES = {"mile": "mile-bnn", "jax": "jax"}

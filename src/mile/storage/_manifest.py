@@ -45,6 +45,8 @@ class Manifest:
         The same, one checkpoint earlier.
     files
         Size and SHA-256 of every file.
+    weights
+        Of the chains and then of their members in predictions; None if all chains count the same.
     forced
         Fields of the fingerprint that differed when the run was resumed with `force`.
     """
@@ -62,12 +64,15 @@ class Manifest:
     status: dict[str, str] = field(default_factory=dict)
     forced: list[str] = field(default_factory=list)
     finished: bool = False
+    weights: tuple[float, ...] | None = None
     format: int = MANIFEST_FORMAT
 
     def write(self, folder: Path) -> None:
         """Replace the last manifest by this one, and keep a copy of the last one."""
-        layout = None if self.layout is None else self.layout._asdict()
-        text = _text(asdict(self) | {"layout": layout})
+        content = asdict(self) | {"layout": None if self.layout is None else self.layout._asdict()}
+        if self.weights is None:
+            del content["weights"]  # older versions do not know it
+        text = _text(content)
         current = inside(folder, NAME)
         if current.exists() and not self.finished:
             write_file(inside(folder, PREVIOUS), [read_inside(folder, NAME)])

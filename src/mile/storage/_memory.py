@@ -14,12 +14,14 @@ class Unsaved:
 
     is_saved = False
     plan: dict[str, int] | None = None  # a time limit plans anew in each call
+    weights: np.ndarray | None = None  # of the chains and then of their members in predictions
 
     def set_plan(self, plan: dict[str, int]) -> None:
         """Do nothing."""
 
-    def finish(self, status: Mapping[int, Status]) -> None:
-        """Do nothing."""
+    def finish(self, status: Mapping[int, Status], weights: np.ndarray | None = None) -> None:
+        """Keep the weights of candidates."""
+        self.weights = weights
 
     def load(self, chain: int, kind: str) -> Record | None:
         """Return None: there are no checkpoints."""

@@ -83,7 +83,7 @@ def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
         done.append("The data are gone: fit again with the same X, y and arguments.")
     manifest.chains, manifest.previous = chains, {}
     if changed:
-        manifest.finished, manifest.status = False, {}
+        manifest.finished, manifest.status, manifest.weights = False, {}, None
     run._forget_unused()
     if run.layout is not None and changed:
         run._submit(run._write_layout, run.layout)  # zarr needs a thread without an event loop, such as the writer's

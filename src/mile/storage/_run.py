@@ -181,8 +181,13 @@ class Run:
         self.manifest.plan = plan
         self._submit(self.manifest.write, self.folder)
 
-    def finish(self, status: Mapping[int, Status]) -> None:
-        """Record that the run is finished, and how each chain ended.
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the chains and then of their members in predictions, once the run is finished with some."""
+        return None if self.manifest.weights is None else np.array(self.manifest.weights)
+
+    def finish(self, status: Mapping[int, Status], weights: np.ndarray | None = None) -> None:
+        """Record that the run is finished, how each chain ended, and how much each counts in predictions.
 
         The files are then the same however often the run was interrupted.
         """
@@ -199,6 +204,7 @@ class Run:
                 files.pop(_STATE, None)
             manifest.previous, manifest.finished = {}, True
             manifest.status = {str(chain): code.name.lower() for chain, code in status.items()}
+            manifest.weights = None if weights is None else tuple(weights.tolist())
             stale = self._forget_unused()
             self._sync()
             manifest.write(self.folder)

@@ -19,6 +19,7 @@ from mile._schema import (
     Flag,
     HasShape,
     Nullable,
+    Number,
     PlainValue,
     Several,
     Tensor,
@@ -172,6 +173,7 @@ MANIFEST = Fields(
         "forced": Several(Text()),
         "finished": Flag(),
     },
+    {"weights": Several(Number(), fewest=2)},
 )
 
 
@@ -221,6 +223,7 @@ RECORD_STATUS = Tensor("i", ())
 MODEL_FORMAT = 2  # this reader knows all formats up to this one
 PARTS = ("network", "likelihood", "prior", "sampler", "training", "temperature")
 _VECTORS = (".virial", ".inverse_mass")  # reports with a number for each parameter
+CANDIDATE_WEIGHTS = "candidate_weights"  # of the chains, then of their members; without them all chains count the same
 
 
 class ModelHeader(NamedTuple):
@@ -269,7 +272,8 @@ def check_fit_tensors(arrays: Mapping[str, HasShape], dimension: int) -> None:
         **{name: per_weight if name.endswith(_VECTORS) else per_chain for name in reports},
         **{name: history for name in arrays if name.startswith("history.")},
     }
-    ids = np.asarray(Fields(dict, schemas).read(arrays)["chain_ids"])
+    weights = {CANDIDATE_WEIGHTS: Tensor("float64", (2 * n_chains,), is_finite=True)}
+    ids = np.asarray(Fields(dict, schemas, weights).read(arrays)["chain_ids"])
     require(len(np.unique(ids)) == n_chains and ids.min() >= 0, "chain_ids must be different numbers from 0 on.")
 
 

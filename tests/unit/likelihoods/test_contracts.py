@@ -17,6 +17,7 @@ from mile import MileRegressor, UntrustedFileError, _registry
 from mile.cli import app
 from mile.features.base import AbstractFeatureEncoder
 from mile.likelihoods import AbstractComponents, AbstractNumberLikelihood
+from mile.likelihoods.weights import DrawWeights
 
 SMALL = {
     "hidden_layer_sizes": (4,),
@@ -156,6 +157,7 @@ def test_predictions_are_those_of_the_mixture_of_laplace_distributions(model):
 def test_one_laplace_distribution_has_the_crps_in_closed_form():
     class OneDraw:
         n_draws = 1
+        weights = DrawWeights()
 
     components = LaplaceComponents(np.zeros((1, 7)), np.full((1, 7), 2.0))
     y = np.array([-200.0, -30.0, -1.0, 0.0, 0.5, 8.0, 300.0])  # the first and the last are beyond its tails

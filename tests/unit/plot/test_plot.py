@@ -227,6 +227,7 @@ FITS = {
     "one draw": lambda: made_fit(n_draws=1),
     "a failed chain": lambda: made_fit(failed={0: "sampling"}),
     "an untrained chain": lambda: made_fit(failed={1: "training"}),
+    "weights": lambda: dataclasses.replace(made_fit(), weights=np.array([0.0, 0.7, 0.3, 0.0])),
     "no histories": lambda: _with_chains(made_fit(), history={}),
     "no reports": lambda: _with_chains(made_fit(), history={}, info={"sampling": {}}),
     "fewer draws than wanted": lambda: _cut_short(made_fit(n_draws=20)),
