@@ -42,9 +42,17 @@ class TestNumbers:
         assert counts == Counts()
         assert column.describe("x").values == "1 to 100"
 
-    def test_are_scaled_by_their_range_where_the_quartiles_are_one_number(self):
+    def test_are_scaled_by_their_spread_where_the_quartiles_are_one_number(self):
         column = learned([0.0] * 9 + [10.0])
-        assert written(column, [10.0])[0][0, 0] == pytest.approx(2 / np.sqrt(1 + (2 / 3) ** 2))
+        scaled = 10 / np.std([0.0] * 9 + [10.0])
+        assert written(column, [10.0])[0][0, 0] == pytest.approx(scaled / np.sqrt(1 + (scaled / 3) ** 2))
+
+    def test_of_a_gain_that_few_rows_have_keep_its_size_beside_the_largest(self):
+        gains = np.zeros(1_000)
+        gains[:50], gains[50] = 7_000.0, 100_000.0
+        out, _ = written(learned(gains), [0.0, 7_000.0, 100_000.0])
+        assert out[0, 0] == 0
+        assert 1.0 < out[1, 0] < out[2, 0] <= 3.0
 
     def test_are_standardized_if_asked_for(self):
         column = learned(self.CELLS, squash=False)
