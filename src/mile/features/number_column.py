@@ -127,6 +127,8 @@ class NumberColumn(AbstractColumn):
         treatment = how if self.scale > 0 else "one value: only whether it is missing"
         if self.missing > 0 and self.scale > 0:
             treatment += "; missing: median and an indicator"
+        if self.is_running:  # kept, because it may be a time; only the user knows
+            treatment = f"running number: {treatment}"
         span = f"{self.low:g} to {self.high:g}"
         return ColumnReport(name, self.kind, span, self.missing, treatment, is_running=self.is_running)
 

@@ -101,11 +101,14 @@ class TestNumbers:
     def test_of_a_rare_gap_have_a_bounded_indicator(self):
         assert np.abs(written(learned([None, *range(10_000)]), [None, 1])[0]).max() <= 3
 
-    def test_that_run_are_flagged(self):
+    def test_that_run_are_kept_and_said_to_be_running(self):
         rng = np.random.default_rng(0)
         rows = np.sort(rng.permutation(1_000)[:875])
         for cells in (range(1, 101), rows, rng.permutation(rows), 1_000 + 7 * np.arange(50)):
-            assert learned(cells).describe("x").is_running
+            column = learned(cells)
+            assert column.describe("x").is_running
+            assert column.describe("x").treatment.startswith("running number: scaled")
+            assert column.n_features == 1
         for cells in (range(10), rng.integers(0, 50, 100), rng.normal(size=100), rng.permutation(10_000)[:100]):
             assert not learned(cells).describe("x").is_running
 
