@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,21 +32,30 @@ def run_method(
 ) -> dict[str, float] | None:
     """Return the scores of a method; only the seconds if it took too long, None if it failed."""
     script, python = ("ours.py", sys.executable) if method in OURS else ("peers.py", peers_python())
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "rows.npz")
+        np.savez(data, **rows)
+        return run_script([python, HERE / script, method, data], seed=seed, bench=bench, limits=limits, log=log)
+
+
+def run_script(
+    command: Sequence[object], *, seed: int, bench: Workbench, limits: Limits, log: Path
+) -> dict[str, float] | None:
+    """Return what a script has written to the file that is its next argument; None and the seconds as `run_method`."""
     chains = 0 if bench.chains == bench.planned_chains else bench.chains
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, log.open("w") as output:
-        data, result = Path(folder, "rows.npz"), Path(folder, "result.json")
-        np.savez(data, **rows)
+        result = Path(folder, "result.json")
         options = {"seed": seed, "threads": limits.threads, "scale": bench.scale, "chains": chains}
-        command = [python, HERE / script, method, data, result]
-        command += [word for name, value in options.items() for word in (f"--{name}", value)]
+        words = [*command, result, *(word for name, value in options.items() for word in (f"--{name}", value))]
         # An empty cache, so that compiling counts in every fit, and no thread beyond those that all may use.
         threads = dict.fromkeys(_THREAD_VARIABLES, str(limits.threads)) | _WAITING
         variables = os.environ | {"XDG_CACHE_HOME": folder} | threads
         streams = {"stdout": output, "stderr": subprocess.STDOUT}
         try:
-            words = [str(word) for word in command]
-            ended = subprocess.run(words, env=variables, timeout=60.0 * limits.minutes, check=False, **streams)
+            ended = subprocess.run(
+                [str(word) for word in words], env=variables, timeout=60.0 * limits.minutes, check=False, **streams
+            )
         except subprocess.TimeoutExpired:
             return {"seconds": 60.0 * limits.minutes}
         if ended.returncode:
@@ -55,9 +64,10 @@ def run_method(
         return {name: value for name, value in found.items() if value is not None}
 
 
-def peers_python() -> str:
-    """Return the interpreter of the peers' own environment, made on first use."""
-    environment, requirements = HERE / ".venv", HERE / "requirements.txt"
+def peers_python(folder: Path | None = None) -> str:
+    """Return the interpreter of the peers' own environment in a folder with requirements.txt, made on first use."""
+    home = folder or HERE
+    environment, requirements = home / ".venv", home / "requirements.txt"
     python, stamp = str(environment / "bin" / "python"), environment / "installed"
     if not stamp.exists() or stamp.read_text() != requirements.read_text():
         print(f"    installing {requirements.name} into {environment.name}", flush=True)

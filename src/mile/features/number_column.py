@@ -38,8 +38,9 @@ class NumberColumn(AbstractColumn):
     Attributes
     ----------
     center, scale
-        The median and the distance between the quartiles of the training rows, or their mean and standard deviation
-        without the clip. A scale of zero: they were all alike, and no number is a feature.
+        The median and the distance between the quartiles of the training rows, or their standard deviation where the
+        quartiles are one number. Without the clip their mean and standard deviation. A scale of zero: they were all
+        alike, and no number is a feature.
     fill
         The training median, for cells without a number.
     low, high
@@ -73,14 +74,15 @@ class NumberColumn(AbstractColumn):
         known, weight = x[finite].astype(np.float64), learning.weight[finite]
         first, median, third = _quartiles(known, weight)
         low, high = float(known.min()), float(known.max())
-        if learning.squash:
-            # RealMLP (LARGEST in columns.py): half the range where the quartiles are one number. Half of each side,
-            # because a difference of two finite numbers may be infinite.
-            halves = (third / 2 - first / 2) or (high / 2 - low / 2) / 2
-            center, scale = median, float(min(2 * halves, np.finfo(np.float64).max))
+        if learning.squash and third > first:
+            # Half of each side, because a difference of two finite numbers may be infinite.
+            center, scale = median, float(min(2 * (third / 2 - first / 2), np.finfo(np.float64).max))
         else:
+            # Also where the quartiles are one number, such as a gain that few rows have: half the range, as RealMLP has
+            # it (LARGEST in columns.py), would make all but the largest gains nothing (experiments/mixed_tables).
             plain = Standardizer.learn(known, None, weight)
-            center, scale = float(plain.shift), float(plain.scale) if high > low else 0.0
+            center = median if learning.squash else float(plain.shift)
+            scale = float(plain.scale) if high > low else 0.0
         missing = weighted_share(~finite, learning.weight)
         running = _is_running(known, low, high)
         return cls(
@@ -125,6 +127,8 @@ class NumberColumn(AbstractColumn):
         treatment = how if self.scale > 0 else "one value: only whether it is missing"
         if self.missing > 0 and self.scale > 0:
             treatment += "; missing: median and an indicator"
+        if self.is_running:  # kept, because it may be a time; only the user knows
+            treatment = f"running number: {treatment}"
         span = f"{self.low:g} to {self.high:g}"
         return ColumnReport(name, self.kind, span, self.missing, treatment, is_running=self.is_running)
 

@@ -42,9 +42,17 @@ class TestNumbers:
         assert counts == Counts()
         assert column.describe("x").values == "1 to 100"
 
-    def test_are_scaled_by_their_range_where_the_quartiles_are_one_number(self):
+    def test_are_scaled_by_their_spread_where_the_quartiles_are_one_number(self):
         column = learned([0.0] * 9 + [10.0])
-        assert written(column, [10.0])[0][0, 0] == pytest.approx(2 / np.sqrt(1 + (2 / 3) ** 2))
+        scaled = 10 / np.std([0.0] * 9 + [10.0])
+        assert written(column, [10.0])[0][0, 0] == pytest.approx(scaled / np.sqrt(1 + (scaled / 3) ** 2))
+
+    def test_of_a_gain_that_few_rows_have_keep_its_size_beside_the_largest(self):
+        gains = np.zeros(1_000)
+        gains[:50], gains[50] = 7_000.0, 100_000.0
+        out, _ = written(learned(gains), [0.0, 7_000.0, 100_000.0])
+        assert out[0, 0] == 0
+        assert 1.0 < out[1, 0] < out[2, 0] <= 3.0
 
     def test_are_standardized_if_asked_for(self):
         column = learned(self.CELLS, squash=False)
@@ -93,11 +101,14 @@ class TestNumbers:
     def test_of_a_rare_gap_have_a_bounded_indicator(self):
         assert np.abs(written(learned([None, *range(10_000)]), [None, 1])[0]).max() <= 3
 
-    def test_that_run_are_flagged(self):
+    def test_that_run_are_kept_and_said_to_be_running(self):
         rng = np.random.default_rng(0)
         rows = np.sort(rng.permutation(1_000)[:875])
         for cells in (range(1, 101), rows, rng.permutation(rows), 1_000 + 7 * np.arange(50)):
-            assert learned(cells).describe("x").is_running
+            column = learned(cells)
+            assert column.describe("x").is_running
+            assert column.describe("x").treatment.startswith("running number: scaled")
+            assert column.n_features == 1
         for cells in (range(10), rng.integers(0, 50, 100), rng.normal(size=100), rng.permutation(10_000)[:100]):
             assert not learned(cells).describe("x").is_running
 
