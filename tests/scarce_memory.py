@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mile import MLP, Gaussian, native
+from mile import MLP, Gaussian, Normal, native
 from mile.native import _outputs
 from mile.native._attention import _backward, pooled_attention
 
@@ -78,13 +78,14 @@ def plain_functions() -> dict[str, str]:
 
 def custom_calls(n_chains: int) -> dict[str, Callable[[], Any]]:
     """Return the calls of compiled programs for one chain, on one thread, or several, on those of XLA's pool."""
-    spec, data = specification(MANY_INPUTS), rows_for(MANY_INPUTS)
+    spec, data, prior = specification(MANY_INPUTS), rows_for(MANY_INPUTS), Normal().native_form()
+    assert prior is not None
     positions, numbers = jnp.zeros((n_chains, MANY_INPUTS.dimension)), jnp.ones(n_chains)
     slopes = jnp.ones((n_chains, MANY_INPUTS.n_outputs, 1)), jnp.ones((n_chains, 0))  # and nothing kept
     keys, counts = jax.random.split(jax.random.key(0), n_chains), jnp.zeros(n_chains, jnp.int32)
 
     def step(key: jax.Array, position: jax.Array, number: jax.Array) -> Any:
-        return native.mclmc_step(spec, key, (position, position, number, position), number, number, number[()], data)
+        return native.mclmc_step(spec, key, (position, position, number, position), number, number, prior, data)
 
     def epoch(position: jax.Array, count: jax.Array) -> Any:
         return native.epoch(spec, (position, position, position, count), jnp.ones(1), data, 1, **RULE)

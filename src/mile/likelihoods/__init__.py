@@ -4,8 +4,9 @@ from mile.likelihoods._links import LOG_SCALE_LIMIT
 from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.categorical import Categorical, ClassPredictive, LabeledResponse
+from mile.likelihoods.components import AbstractComponents
 from mile.likelihoods.gaussian import Gaussian
-from mile.likelihoods.numbers import AbstractComponents, AbstractNumberLikelihood, Predictive, ScaledResponse
+from mile.likelihoods.numbers import AbstractNumberLikelihood, Predictive, ScaledResponse
 
 __all__ = [
     "LOG_SCALE_LIMIT",

@@ -15,7 +15,8 @@ from mile.likelihoods._links import LINKS, SCALE_LIMIT, SMALLEST_SCALE
 from mile.likelihoods._quantiles import half_mean_difference
 from mile.likelihoods._resolution import resolution_of
 from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
-from mile.likelihoods.numbers import AbstractComponents, AbstractNumberLikelihood
+from mile.likelihoods.components import AbstractComponents
+from mile.likelihoods.numbers import AbstractNumberLikelihood
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)

@@ -1,6 +1,6 @@
 """Likelihoods of numbers: how y is scaled, and the predictive distribution of a number on the scale of y."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from mile._checks import check_count
 from mile._random import draw_seed
 from mile.features.numbers import Standardizer
-from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
+from mile.likelihoods._quantiles import mixture_quantile
 from mile.likelihoods._resolution import few_values
 from mile.likelihoods._rounding import refuse_rounded
 from mile.likelihoods.base import (
@@ -20,7 +20,6 @@ from mile.likelihoods.base import (
     AbstractPredictive,
     AbstractResponse,
     Encoded,
-    Evaluate,
     Mixture,
     OutputsOfDraws,
     PerDraw,
@@ -29,10 +28,8 @@ from mile.likelihoods.base import (
     Tensors,
     Uncertainty,
 )
-from mile.likelihoods.weights import EQUAL, DrawWeights
+from mile.likelihoods.components import AbstractComponents
 
-_TAIL = 1e-15  # probability beyond the ends of an integral
-_QUARTILES_OF_NORMAL = 1.3489795003921634  # distance between them in standard deviations
 # How narrow a predicted scale must be to count as a spike on a value of a response that has few.
 _SPIKE_WIDTH = 0.1  # of the median gap between values
 _SPIKE_SMALLEST_SHARE = 0.1  # of the predictions
@@ -64,67 +61,6 @@ class ScaledResponse(AbstractResponse):
     def unit(self) -> float:
         """Standard deviation of y in the training rows."""
         return float(self.scale.scale)
-
-
-class AbstractComponents(ABC):
-    """The distribution of each row under each draw, on the standardized scale: components of a mixture.
-
-    A frozen dataclass whose fields are arrays (draw, row). What is not abstract has a default that holds for any
-    continuous distribution.
-    """
-
-    @property
-    @abstractmethod
-    def mean(self) -> PerDraw:
-        """Means."""
-
-    @property
-    @abstractmethod
-    def std(self) -> PerDraw:
-        """Standard deviations."""
-
-    @abstractmethod
-    def log_prob(self, y: PerRow) -> PerDraw:
-        """Return the log density of one value per row."""
-
-    @abstractmethod
-    def cdf(self, y: PerRow) -> PerDraw:
-        """Return P(Y <= y) of one value per row."""
-
-    @abstractmethod
-    def quantile(self, level: float) -> PerDraw:
-        """Return the quantiles at one level."""
-
-    @abstractmethod
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw one value from each distribution."""
-
-    @property
-    def spread(self) -> PerDraw:
-        """Width of the middle of each distribution; it is positive also where there is no standard deviation."""
-        return (self.quantile(0.75) - self.quantile(0.25)) / _QUARTILES_OF_NORMAL
-
-    def density(self, y: PerRow) -> PerDraw:
-        """Return the density of one value per row."""
-        return np.exp(self.log_prob(y))
-
-    def take(self, draws: Int[np.ndarray, "sample row"]) -> "AbstractComponents":
-        """Return one distribution for each sample and row: that of the draw with the given number."""
-        return type(self)(*(np.take_along_axis(parameter, draws, axis=0) for parameter in self.parameters()))
-
-    def parameters(self) -> tuple[PerDraw, ...]:
-        """Return the arrays that these distributions are made of, in the order in which the class takes them."""
-        return tuple(vars(self).values())
-
-    def evaluator(self, mixture: Mixture) -> Evaluate:
-        """Return a function of y that gives the mixtures' distribution function and density."""
-        mean = mixture.weights.mean
-        return lambda y: (mean(self.cdf(y)), mean(self.density(y)))
-
-    def crps(self, evaluate: Evaluate, y: PerRow, weights: DrawWeights = EQUAL) -> PerRow:
-        """Return the continuous ranked probability score of each row's mixture at y."""
-        lower, upper = self.quantile(_TAIL).min(axis=0), self.quantile(1.0 - _TAIL).max(axis=0)
-        return crps_by_integral(evaluate, y, weights.median(self.spread), lower, upper)
 
 
 class AbstractNumberLikelihood(AbstractLikelihood):
