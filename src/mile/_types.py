@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Integer, PRNGKeyArray
 
 Key = PRNGKeyArray
 Position = Float[Array, " d"]  # all parameters of one chain, raveled once
 Scalar = Float[Array, ""]
 Count = int | Int[Array, ""]  # a number of steps or draws; compiled code gets it as an argument
 Number = float | Float[Array, ""]
+ChainNumber = Integer[Array, ""]  # of a chain in its run; names its random stream
 Features = Float[Array, "feature row"]
 Outputs = Float[Array, "output row"]
 Response = Float[Array, " row"] | Int[Array, " row"]  # numbers, or class codes 0..C-1
@@ -46,7 +47,7 @@ class Target(Protocol):
         """Return the unnormalized log density and its gradient."""
         ...
 
-    def for_chain(self, chain: Int[Array, ""]) -> "Target":
+    def for_chain(self, chain: ChainNumber) -> "Target":
         """Return the target of one chain, by its number; most targets are the same for all."""
         return self
 

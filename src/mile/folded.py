@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from mile._types import Position, Scalar, Target
+from mile._types import ChainNumber, Position, Scalar, Target
 from mile.padded_rows import PaddedRows, row_bucket
 from mile.posterior import Posterior
 
@@ -28,7 +28,7 @@ class ChosenRows:
         """Rows of the smallest selection."""
         return jnp.min(self.counts)
 
-    def for_chain(self, chain: Int[Array, ""]) -> PaddedRows:
+    def for_chain(self, chain: ChainNumber) -> PaddedRows:
         """Return the rows of a chain, one after another as if there were no others."""
         chosen = self.selection[chain]
         count = self.counts[chosen]
@@ -45,7 +45,7 @@ class FoldedPosterior(Target):
     posterior: Posterior  # of all rows
     chosen: ChosenRows
 
-    def for_chain(self, chain: Int[Array, ""]) -> Posterior:
+    def for_chain(self, chain: ChainNumber) -> Posterior:
         """Return the target of a chain."""
         return replace(self.posterior, rows=self.chosen.for_chain(chain))
 

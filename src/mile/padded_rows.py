@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from mile._types import Features, Response
+from mile._types import ChainNumber, Features, Response
 
 
 @jax.tree_util.register_dataclass
@@ -23,7 +23,7 @@ class PaddedRows:
     weight: Float[Array, " row"]
     count: Int[Array, ""]  # real rows; they come first
 
-    def for_chain(self, chain: Int[Array, ""]) -> "PaddedRows":
+    def for_chain(self, chain: ChainNumber) -> "PaddedRows":
         """Return the rows of a chain: all."""
         return self
 

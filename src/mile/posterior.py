@@ -16,7 +16,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Int
 
 from mile import native
-from mile._types import Key, NativeStep, Position, Scalar, Target
+from mile._types import ChainNumber, Key, NativeStep, Position, Scalar, Target
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
 from mile.padded_rows import PaddedRows
@@ -57,7 +57,7 @@ class Posterior(Target):
         """Return the unnormalized log posterior."""
         return log_likelihood(self.network, self.likelihood, position, self.rows) + self.prior.log_prob(position)
 
-    def for_chain(self, chain: Int[Array, ""]) -> "Posterior":
+    def for_chain(self, chain: ChainNumber) -> "Posterior":
         """Return the target of one chain: this one."""
         return self
 

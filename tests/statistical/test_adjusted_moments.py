@@ -56,7 +56,7 @@ def check_standard_normal(dimension, **budgets):
         assert np.all(np.abs(error) < LARGEST_Z * standard_errors(moment))
 
 
-@pytest.mark.parametrize("dimension", [*(pytest.param(size, marks=pytest.mark.slow) for size in (2, 10)), 100])
+@pytest.mark.parametrize("dimension", [10, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 100))])
 def test_moments_of_a_standard_normal_are_exact(dimension):
     """A3. False failure: 4e-8 per coordinate and moment."""
     check_standard_normal(dimension)

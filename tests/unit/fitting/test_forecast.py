@@ -151,11 +151,11 @@ class TestTimeLimit:
         mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=SAMPLER, **self.OPTIONS)  # compiles
         began = time.perf_counter()
         with pytest.warns(
-            FitWarning, match=r"time limit of 4 s cut the sampling: warmup steps [\d,]+ instead of 40,000,000"
+            FitWarning, match=r"time limit of 3 s cut the sampling: warmup steps [\d,]+ instead of 40,000,000"
         ):
-            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=endless, time_limit=4, **self.OPTIONS)
+            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), sampler=endless, time_limit=3, **self.OPTIONS)
         # Twice the limit: the machine may be busy, and tuning, once planned, has no clock of its own.
-        assert time.perf_counter() - began < 8
+        assert time.perf_counter() - began < 6
         assert fit.sampler.warmup_steps < 40_000_000
         assert fit.ok.all()
         assert fit.chains.draws.shape[1] == fit.chains.logdensity.shape[1] >= 10
@@ -164,8 +164,8 @@ class TestTimeLimit:
     def test_plan_can_be_asked_for_is_kept_by_the_run_and_used_when_it_is_resumed(self, tmp_path):
         endless = Mile(warmup_steps=40_000_000, sampling_steps=10_000_000, n_draws=1_000)
         options = self.OPTIONS | {"sampler": endless, "run_dir": tmp_path / "run"}
-        with pytest.warns(FitWarning, match="time limit of 3 s") as caught:
-            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), time_limit=3, **options)
+        with pytest.warns(FitWarning, match="time limit of 2 s") as caught:
+            fit = mile.fit(small_dataset(), NETWORK, Gaussian(), time_limit=2, **options)
         assert caught[0].filename == __file__
         with pytest.warns(FitWarning, match="The time limit cut the sampling"):
             again = mile.fit(small_dataset(), NETWORK, Gaussian(), **options)

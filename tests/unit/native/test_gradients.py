@@ -120,7 +120,7 @@ examples = partial(settings, deadline=None, derandomize=True, suppress_health_ch
 class TestAgreement:
     """By norm, to 1e-5, with a float64 reference."""
 
-    @examples(max_examples=60)
+    @examples(max_examples=40)
     @given(problems)
     def test_of_any_network_on_any_data_with_plain_numpy(self, problem):
         network, likelihood, position, rows = problem_of(problem)

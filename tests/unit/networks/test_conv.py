@@ -206,7 +206,7 @@ def networks(draw):
 
 @needs_kernel
 class TestNative:
-    @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(networks(), st.sampled_from([1, 15, 16, 17, 33, 48, 49, 100]), st.integers(0, 1 << 16))
     def test_any_network_agrees_with_float64(self, chosen, count, seed):
         network, likelihood = chosen
