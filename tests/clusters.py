@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import dask
 import jax
 import numpy as np
 from distributed import Client, LocalCluster
@@ -22,8 +23,12 @@ _START_SECONDS = 60.0
 
 @contextlib.contextmanager
 def local_cluster(n_workers: int = 2):
-    """Yield a client of a cluster of worker processes on this machine; a worker that dies is replaced."""
+    """Yield a client of a cluster of worker processes on this machine; a worker that dies is replaced.
+
+    A task that has killed two workers is given up; Dask's default is four, and each takes seconds to start.
+    """
     with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

@@ -156,7 +156,7 @@ class TestChainsThatCannotBeComputed:
             fit = runs.begin(tmp_path / "run", backend=backend(client))
         sentences = [str(warning.message) for warning in caught]
         assert any(
-            sentence.startswith("Chain 1, phase I, steps 0 to ") and "4 workers died while they computed it" in sentence
+            sentence.startswith("Chain 1, phase I, steps 0 to ") and "2 workers died while they computed it" in sentence
             for sentence in sentences
         )
         assert any("1 of 3 chains failed and were replaced" in sentence for sentence in sentences)
