@@ -154,7 +154,7 @@ def _format(values: AbstractValues) -> str:
 def _in_year(clock: np.ndarray) -> np.ndarray:
     """Return the part of the year that has passed, in a year of 365 or 366 days."""
     year = clock.astype("M8[Y]")
-    first, next_first = year.astype("M8[us]"), (year + 1).astype("M8[us]")
+    first, next_first = year.astype("M8[us]"), (year + np.timedelta64(1, "Y")).astype("M8[us]")
     return (clock - first) / (next_first - first)
 
 
