@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from models import N_CHAINS, N_DRAWS, N_INPUTS, made_estimator, made_fit
@@ -57,7 +58,7 @@ class OwnLaplace(AbstractNumberLikelihood):
     n_outputs = 2
 
     def log_prob(self, outputs, y):
-        raise NotImplementedError
+        return -jnp.abs(y - outputs[0]) * jnp.exp(-outputs[1]) - outputs[1] - jnp.log(2.0)
 
     def components(self, outputs):
         location, log_scale = np.moveaxis(outputs.astype(np.float64), 1, 0)
