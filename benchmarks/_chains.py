@@ -63,8 +63,16 @@ class SamplingTimer:
     part of the time and compilation is not, once a first call has been made.
     """
 
-    def __init__(self, n_rows: int, n_inputs: int, hidden: tuple[int, ...], n_chains: int, seconds: float) -> None:
-        network = MLP(n_inputs=n_inputs, hidden=hidden)
+    def __init__(
+        self,
+        n_rows: int,
+        n_inputs: int,
+        hidden: tuple[int, ...],
+        n_chains: int,
+        seconds: float,
+        activation: str = "relu",
+    ) -> None:
+        network = MLP(n_inputs=n_inputs, hidden=hidden, activation=activation)
         self._posterior = Posterior(
             rows=pad_rows(*regression_data(n_rows, n_inputs)), network=network, likelihood=Gaussian(), prior=Normal()
         )

@@ -45,7 +45,9 @@ SMALL: dict[str, Any] = {
     "max_epochs": 20,
     "learning_rate": 0.01,
     "random_state": 3,
+    "prior": "normal",
 }
+FOLDS: dict[str, Any] = {"prior": None, "n_chains": 6, "n_folds": 3, "stacking": "slots"}
 TEXTS = ["a good film", "good fun", "a bad film", "bad and dull", "it was good", "no fun, bad"] * 8
 
 
@@ -65,7 +67,8 @@ def classes(predictive: Any, y: np.ndarray) -> list[np.ndarray]:
 
 def regression(**options: Any) -> list[np.ndarray]:
     x, y = load_diabetes(return_X_y=True)
-    model = MileRegressor(**(SMALL | {"hidden_layer_sizes": (8, 8)} | options)).fit(x[:150], y[:150])
+    usual = {"hidden_layer_sizes": (8, 8), "likelihood": "gaussian"}
+    model = MileRegressor(**(SMALL | usual | options)).fit(x[:150], y[:150])
     return numbers(model.predictive(x[150:220]), y[150:220])
 
 
@@ -97,7 +100,9 @@ def cases() -> dict[str, Callable[[], list[np.ndarray]]]:
         "regressor, preset paper": lambda: regression(hidden_layer_sizes=None, preset="paper"),
         "regressor, temperature": lambda: regression(temperature=0.5),
         "regressor, bounded link": lambda: regression(likelihood=Gaussian(link="bounded")),
+        "regressor, folds": lambda: regression(likelihood=None, **FOLDS),
         "classifier": classification,
+        "classifier, folds": lambda: classification(**FOLDS),
         "images": images,
         "text classifier": texts,
     }

@@ -65,7 +65,7 @@ class Specification(NamedTuple):
 
     @property
     def network_attributes(self) -> dict[str, Attribute]:
-        """Those of them that say nothing of the likelihood."""
+        """The attributes that do not concern the likelihood."""
         return {
             "sizes": np.array(self.sizes, np.int64),
             "image": np.array(self.image, np.int64),
@@ -200,6 +200,7 @@ def mclmc_step(
 def epoch(
     spec: Specification,
     state: tuple[Position, Position, Position, Int[Array, ""]],
+    factor: Scalar,
     shuffle: Float[Array, " slot"],
     data: Data,
     batch_size: int,
@@ -207,7 +208,8 @@ def epoch(
 ) -> tuple[Position, Position, Position]:
     """Make one epoch of AdamW over mini-batches of the rows in the order of `shuffle`, uniform random numbers.
 
-    `state` is position, both moments and the number of updates so far; `rule` are AdamW's five numbers.
+    `state` is position, both moments and the number of updates so far; `rule` are AdamW's five numbers, of
+    which the learning rate is multiplied by `factor`.
     """
 
     def call(chains: tuple[Array, ...], data: Data) -> tuple[Position, Position, Position]:
@@ -217,7 +219,7 @@ def epoch(
             *chains, *_flat(data), **spec.attributes, batch_size=np.int64(batch_size), **numbers
         )
 
-    return _one_chain(call)((*state, shuffle), data)
+    return _one_chain(call)((*state, factor, shuffle), data)
 
 
 def outputs(

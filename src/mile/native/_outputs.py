@@ -1,4 +1,4 @@
-"""Log likelihoods that the kernel does not know: it computes the network, JAX what its outputs say about y.
+"""Log likelihoods that the kernel does not know: it computes the network, and JAX the likelihood of the outputs.
 
 The kernel goes forward, JAX gives the log density of each row and its derivative with respect to the outputs, and the
 kernel goes backward. What it needs of the hidden layers it keeps in between; of convolutions it computes it again.

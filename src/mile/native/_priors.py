@@ -19,7 +19,7 @@ class PriorArguments(NamedTuple):
 
 
 def prior_arguments(prior: NativePrior, dimension: int) -> PriorArguments:
-    """Return the arguments for a vector of so many parameters."""
+    """Return the arguments for a vector of this number of parameters."""
     blocks = [(_GROUPINGS[kind], rows, columns) for kind, rows, columns in prior.blocks]
     return PriorArguments(
         _coefficients(prior, dimension).astype(np.float32),

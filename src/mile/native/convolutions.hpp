@@ -100,18 +100,6 @@ void convolve_block(const Stage& stage, const float* in, const float* w, const f
   store_block(acc, out);
 }
 
-// Activation of `n` features, in place.
-template <class Act>
-static void activate(int64_t n, int images, float* values, float* slopes) {
-  for (int64_t f = 0; f < n; ++f)
-    for (int r = 0; r < images; r += lanes) {
-      const int64_t at = f * image_tile + r;
-      V slope;
-      store(values + at, Act::value(load(values + at), slope));
-      if constexpr (Act::keeps_slope) store(slopes + at, slope);
-    }
-}
-
 template <class Act>
 static void convolve(const Stage& stage, int images, float* s) {
   const float *w = s + stage.weights, *bias = w + stage.n_weights();
@@ -126,7 +114,10 @@ static void convolve(const Stage& stage, int images, float* s) {
                                                                              out + o * image_tile + r);
         });
       });
-      activate<Act>(stage.filters, images, out, s + stage.slopes + at);
+      // Filters are neighbors: of whole tiles one run.
+      const int64_t runs = images == image_tile ? 1 : stage.filters, run = stage.filters / runs * images;
+      for (int64_t k = 0; k < runs; ++k)
+        activate<Act>(run, out + k * image_tile, s + stage.slopes + at + k * image_tile);
     }
 }
 

@@ -441,8 +441,8 @@ std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
 }
 
 // One epoch of AdamW over mini-batches of rows in the order of random numbers, per member.
-ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats shuffle, Floats x,
-                 ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
+ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats factor, Floats shuffle,
+                 Floats x, ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
                  FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor,
                  int64_t batch_size, float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
   const Network network = network_of(sizes, image, activation, head, floor);
@@ -451,9 +451,9 @@ ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats sec
   const int64_t members = position.dimensions()[0], d = position.dimensions()[1], n = padded(d);
   const int64_t slots = shuffle.dimensions()[1];
   if (slots < all.count || batch_size < 1) return ffi::Error::InvalidArgument("mile: too few random numbers");
-  const AdamW rule = {learning_rate, weight_decay, decay_first, decay_second, epsilon};
   for_each(members, helpers.load(), &pool, [&](int64_t member) {
     const Kernel& k = kernel();
+    const AdamW rule = {learning_rate * factor.typed_data()[member], weight_decay, decay_first, decay_second, epsilon};
     float* s = network_scratch.floats(k.scratch_size(network));
     float *p = call_scratch.floats(4 * n), *m = p + n, *v = m + n, *g = v + n;
     std::memset(p, 0, 4 * n * sizeof(float));
@@ -653,6 +653,7 @@ MILE_EXPORT XLA_FFI_Error* mile_epoch(XLA_FFI_CallFrame* frame) {
                              .Arg<mile::Floats>()
                              .Arg<mile::Floats>()
                              .Arg<mile::Ints>()
+                             .Arg<mile::Floats>()
                              .Arg<mile::Floats>() MILE_ROWS.Ret<mile::Floats>()
                              .Ret<mile::Floats>()
                              .Ret<mile::Floats>() MILE_NETWORK.Attr<int64_t>("batch_size")

@@ -29,7 +29,7 @@ struct Layer {
   int64_t transposed;  // [out] x columns of the layer below, in panels; not in the first layer and the head
   int64_t bias;
   int64_t gradient, bias_gradient;
-  int64_t hidden, slopes;  // [tile][columns]
+  int64_t hidden, slopes;  // in strips, as in layers.hpp
 };
 
 struct Plan {
@@ -43,7 +43,7 @@ struct Plan {
   int64_t x;        // [feature][tile]
   int64_t y, weight;
   int64_t outputs;  // [output][tile], overwritten by derivatives
-  int64_t first_hidden;  // without hidden layers: x as [row][columns]
+  int64_t first_hidden;  // without hidden layers: x in strips
   int64_t size;
 
   explicit Plan(const Network& network) {
@@ -128,6 +128,8 @@ struct Plan {
     return position;
   }
 
+  // From one strip of a hidden layer to the next.
+  int64_t strip() const { return tile * lanes; }
   const Layer& head() const { return layers[n_layers - 1]; }
   // Columns of the head's input.
   int64_t head_columns() const {
@@ -193,13 +195,14 @@ static void load_position(const Network& network, const float* position, bool ba
   load_head(plan, position, s);
 }
 
-// Without hidden layers the head reads its input as [row][columns].
+// Without hidden layers the head reads its input in strips.
 static void fill_first_hidden(const Plan& plan, int active, float* s) {
   if (plan.n_layers > 1) return;
   const int64_t columns = plan.head_columns(), d = plan.layers[0].in;
   float* to = s + plan.first_hidden;
-  for (int r = 0; r < active; ++r)
-    for (int64_t i = 0; i < columns; ++i) to[r * columns + i] = i < d ? s[plan.x + i * plan.tile + r] : 0.0f;
+  for (int64_t i = 0; i < columns; ++i)
+    for (int r = 0; r < active; ++r)
+      to[i / lanes * plan.strip() + r * lanes + i % lanes] = i < d ? s[plan.x + i * plan.tile + r] : 0.0f;
 }
 
 // Copy rows [first, first + n) of the data into the tile, zeros behind them; return the rows to work on.
@@ -207,37 +210,29 @@ static int load_tile(const Plan& plan, const Rows& rows, int64_t first, int n, b
   const int active = int(round_up(n, row_multiple));
   const int64_t d = plan.layers[0].in, t = plan.tile;
   float* x = s + plan.x;
-  auto load_feature = [&](int64_t i, float* to, int stop) {
-    const float* from = rows.x + i * rows.stride;
-    if (rows.order) {
-      for (int r = 0; r < n; ++r) to[r] = from[rows.order[first + r]];
-    } else {
-      std::memcpy(to, from + first, n * sizeof(float));
-    }
-    for (int r = n; r < stop; ++r) to[r] = 0.0f;
+  // Classes, which are integers, are copied bit by bit too.
+  auto load_rows = [&](const float* from, float* to, int stop) {
+    int r = 0;
+    if (rows.order)
+      for (; r < n; ++r) to[r] = from[rows.order[first + r]];
+    for (; r + lanes <= n; r += lanes) store(to + r, load(from + first + r));
+    for (; r < n; ++r) to[r] = from[first + r];
+    for (; r < stop; ++r) to[r] = 0.0f;
   };
   if (plan.n_stages) {
     const Stage& stage = plan.stages[0];
     int64_t i = 0;
     for (int64_t y = 0; y < stage.height; ++y) {
       float* to = s + stage.input + stage.pixel(y, 0) * image_tile;
-      for (int64_t k = 0; k < stage.width * stage.channels; ++k, to += image_tile) load_feature(i++, to, image_tile);
+      for (int64_t k = 0; k < stage.width * stage.channels; ++k, to += image_tile)
+        load_rows(rows.x + i++ * rows.stride, to, image_tile);
     }
   } else {
-    for (int64_t i = 0; i < d; ++i) load_feature(i, x + i * t, active);
+    for (int64_t i = 0; i < d; ++i) load_rows(rows.x + i * rows.stride, x + i * t, active);
   }
   if (with_y) {
-    const uint32_t* y = static_cast<const uint32_t*>(rows.y);
-    uint32_t* to = reinterpret_cast<uint32_t*>(s + plan.y);
-    for (int r = 0; r < n; ++r) {
-      const int64_t row = rows.order ? rows.order[first + r] : first + r;
-      to[r] = y[row];
-      s[plan.weight + r] = rows.weight[row];
-    }
-    for (int r = n; r < plan.tile; ++r) {
-      to[r] = 0;
-      s[plan.weight + r] = 0.0f;
-    }
+    load_rows(static_cast<const float*>(rows.y), s + plan.y, int(t));
+    load_rows(rows.weight, s + plan.weight, int(t));
   }
   if (!plan.n_stages) fill_first_hidden(plan, active, s);
   return active;
@@ -271,7 +266,8 @@ static void backward_stages(const Plan& plan, int active, float* s) {
   if (plan.n_layers > 1) {
     float* to = s + plan.derivatives;
     for (int64_t o = 0; o < first.out; ++o, to += image_tile) {
-      for (int r = 0; r < active; ++r) to[r] = s[first.hidden + r * first.columns + o];
+      const float* from = s + first.hidden + o / lanes * plan.strip() + o % lanes;
+      for (int r = 0; r < active; ++r) to[r] = from[r * lanes];
       for (int r = active; r < images; ++r) to[r] = 0.0f;
     }
     d = s + plan.derivatives;
@@ -284,27 +280,36 @@ static void backward_stages(const Plan& plan, int active, float* s) {
   }
 }
 
+// Values and slopes of a layer from its sums.
+template <class Act>
+static void activate_layer(const Plan& plan, const Layer& layer, int rows, float* s) {
+  if constexpr (!Act::is_cheap) {
+    if (rows == plan.tile) return activate<Act>(plan.tile * layer.columns, s + layer.hidden, s + layer.slopes);
+    for (int64_t at = 0; at < plan.tile * layer.columns; at += plan.strip())
+      activate<Act>(rows * lanes, s + layer.hidden + at, s + layer.slopes + at);
+  }
+}
+
+template <class Act, bool by_feature>
+static void forward_layer(const Plan& plan, const Layer& layer, const float* in, int64_t next_in, int active, float* s) {
+  each_panel(layer.columns, [&](auto vectors, int64_t c) {
+    constexpr int N = decltype(vectors)::value;
+    float* out = s + layer.hidden + c * plan.tile;
+    for (int r = 0; r < active; r += block(N))
+      forward_block<Act, N, by_feature>(in + (by_feature ? r : r * lanes), next_in, s + layer.weights + layer.in * c,
+                                        s + layer.bias + c, layer.in, out + r * lanes, plan.strip());
+  });
+  activate_layer<Act>(plan, layer, active, s);
+}
+
 template <class Act>
 static void forward(const Plan& plan, int active, float* s) {
   if (plan.n_stages) forward_stages<Act>(plan, active, s);
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
-    const Layer& layer = plan.layers[l];
-    each_panel(layer.columns, [&](auto vectors, int64_t c) {
-      constexpr int N = decltype(vectors)::value;
-      const float* w = s + layer.weights + layer.in * c;
-      for (int r = 0; r < active; r += block(N)) {
-        const int64_t at = r * layer.columns + c;
-        float *out = s + layer.hidden + at, *slopes = s + layer.slopes + at;
-        if (l == 0) {
-          forward_block<Act, N, true>(s + plan.x + r, plan.tile, w, N * lanes, s + layer.bias + c, layer.in, out,
-                                      slopes, layer.columns);
-        } else {
-          const Layer& below = plan.layers[l - 1];
-          forward_block<Act, N, false>(s + below.hidden + r * below.columns, below.columns, w, N * lanes,
-                                       s + layer.bias + c, layer.in, out, slopes, layer.columns);
-        }
-      }
-    });
+    if (l == 0)
+      forward_layer<Act, true>(plan, plan.layers[0], s + plan.x, plan.tile, active, s);
+    else
+      forward_layer<Act, false>(plan, plan.layers[l], s + plan.layers[l - 1].hidden, plan.strip(), active, s);
   }
 }
 
@@ -315,18 +320,23 @@ static void forward_one(const Plan& plan, const float* position, float* s) {
   for (int l = 0; l + 1 < plan.n_layers; ++l) {
     const Layer& layer = plan.layers[l];
     const float *w = position + layer.position, *bias = w + layer.in * layer.out;
-    const float* in = l == 0 ? s + plan.x : s + plan.layers[l - 1].hidden;
-    const int64_t next = l == 0 ? plan.tile : 1;
     each_panel(layer.columns, [&](auto vectors, int64_t c) {
       constexpr int N = decltype(vectors)::value;
       V acc[1][N];
       for (int v = 0; v < N; ++v) acc[0][v] = load(bias + c + v * lanes);
-      multiply<1, N, true>(acc, in, next, w + c, layer.out, layer.in);
-      for (int v = 0; v < N; ++v) {
-        V slope;
-        store(s + layer.hidden + c + v * lanes, Act::value(acc[0][v], slope));
+      if (l == 0) {
+        multiply<1, N, true>(acc, s + plan.x, plan.tile, w + c, layer.out, layer.in);
+      } else {
+        const float* in = s + plan.layers[l - 1].hidden;
+        for (int64_t k = 0; k < layer.in; k += lanes)
+          multiply<1, N, true>(acc, in + k * plan.tile, 1, w + k * layer.out + c, layer.out, lanes);
       }
+      V none;
+      float* out = s + layer.hidden + c * plan.tile;
+      for (int v = 0; v < N; ++v)
+        store(out + v * plan.strip(), Act::is_cheap ? Act::value(acc[0][v], none) : acc[0][v]);
     });
+    activate_layer<Act>(plan, layer, 1, s);
   }
 }
 
@@ -345,7 +355,7 @@ static void head_sums(const Plan& plan, int64_t o, int active, float* s) {
       for (int k = 0; k < O; ++k) wv[k] = load(w + k * columns + c);
 #pragma GCC unroll 16
       for (int q = 0; q < rows; ++q) {
-        V h = load(input + (r + q) * columns + c);
+        V h = load(input + c * plan.tile + (r + q) * lanes);
         for (int k = 0; k < O; ++k) acc[k * rows + q] += wv[k] * h;
       }
     }
@@ -465,68 +475,111 @@ static double likelihood(const Network& network, const Plan& plan, int active, f
   }
 }
 
-// Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d [row][columns].
-// Inputs are dealt to blocks of nearly equal size; the first also sums the bias.
+// Gradient of a weight matrix: rows of `in` features (n of them) against a panel-wise matrix d in strips. The first
+// block also sums the bias. By feature, inputs are dealt to blocks of nearly equal size; else a block ends with its strip.
 template <bool by_feature>
-static void weight_gradient(int64_t n, bool with_bias, const float* in, int64_t ld_in, const float* d,
-                            int64_t columns, int rows, float* gradient, float* bias) {
+static void weight_gradient(int64_t n, bool with_bias, const float* in, int64_t next_in, const float* d, int64_t columns,
+                            int64_t tile, int rows, float* gradient, float* bias) {
   each_panel(columns, [&](auto vectors, int64_t c) {
-    constexpr int N = decltype(vectors)::value;
-    const int64_t total = n + with_bias, blocks = (total + block(N) - 1) / block(N);
-    float* to = gradient + n * c;
-    int64_t k = 0;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const bool first = with_bias && b == 0;
-      const int64_t stop = (b + 1) * total / blocks - with_bias;
-      gradient_rows<block(N), N, by_feature>(int(stop - k), first, in + (by_feature ? k * ld_in : k), ld_in, d + c,
-                                             columns, rows, to + k * N * lanes, bias + c, N * lanes);
+    constexpr int N = decltype(vectors)::value, most = by_feature ? block(N) : strip_block(N);
+    const int64_t total = n + with_bias, blocks = (total + most - 1) / most;
+    for (int64_t k = 0, b = 0; k < n; ++b) {
+      const int64_t stop = by_feature ? (b + 1) * total / blocks - with_bias : smaller(k + most, n);
+      gradient_rows<most, N, by_feature>(int(stop - k), with_bias && b == 0,
+                                         in + (by_feature ? k * next_in : k / lanes * next_in + k % lanes), next_in,
+                                         d + c * tile, tile * lanes, rows, gradient + n * c + k * N * lanes, bias + c);
       k = stop;
     }
   });
 }
 
+// From the derivatives of two outputs to the gradient of the head's weights and the derivatives of the layer below, which
+// are written over its values: one way through the rows.
+template <class Act>
+static void two_heads(const Plan& plan, int active, float* s) {
+  const Layer &head = plan.head(), &below = plan.layers[plan.n_layers - 2];
+  const float *first = s + plan.outputs, *second = first + plan.tile;
+  each_panel(below.columns, [&](auto vectors, int64_t c) {
+    constexpr int N = decltype(vectors)::value, S = partial_sums(2 * N);
+    float *hidden = s + below.hidden + c * plan.tile, *slopes = s + below.slopes + c * plan.tile;
+    V w[2][N], acc[S][2][N] = {};
+    for (int o = 0; o < 2; ++o)
+      for (int v = 0; v < N; ++v) w[o][v] = load(s + head.weights + o * below.columns + c + v * lanes);
+    for (int row = 0; row < active; row += S) {
+#pragma GCC unroll 4
+      for (int q = 0; q < S; ++q) {
+        const V d[2] = {fill(first[row + q]), fill(second[row + q])};
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) {
+          const int64_t at = v * plan.strip() + (row + q) * lanes;
+          const V h = load(hidden + at);
+          V total = {};
+#pragma GCC unroll 2
+          for (int o = 0; o < 2; ++o) {
+            acc[q][o][v] += d[o] * h;
+            total += d[o] * w[o][v];
+          }
+          store(hidden + at, Act::times_slope(total, Act::keeps_slope ? load(slopes + at) : h));
+        }
+      }
+    }
+    for (int o = 0; o < 2; ++o)
+      for (int v = 0; v < N; ++v) {
+        for (int q = 1; q < S; ++q) acc[0][o][v] += acc[q][o][v];
+        float* at = s + head.gradient + 2 * c + (o * N + v) * lanes;
+        store(at, load(at) + acc[0][o][v]);
+      }
+  });
+}
+
+// d and w by feature, as they are of the head, or in strips and panels.
 template <class Act, bool by_feature>
-static void backward_layer(const Layer& below, const float* d, int64_t ld_d, const float* w, bool in_panels,
+static void backward_layer(const Plan& plan, const Layer& below, const float* d, int64_t next_d, const float* w,
                            int64_t depth, int active, float* s) {
   each_panel(below.columns, [&](auto vectors, int64_t c) {
     constexpr int N = decltype(vectors)::value;
-    const float* panel_w = in_panels ? w + depth * c : w + c;
-    const int64_t ld_w = in_panels ? N * lanes : below.columns;
+    const int64_t ld_w = by_feature ? below.columns : N * lanes;
     for (int r = 0; r < active; r += block(N)) {
-      const int64_t at = r * below.columns + c;
-      backward_block<Act, N, by_feature>(d + (by_feature ? r : r * ld_d), ld_d, panel_w, ld_w, depth,
-                                         s + below.hidden + at, s + below.slopes + at, below.columns);
+      const int64_t at = c * plan.tile + r * lanes;
+      backward_block<Act, N, by_feature>(d + (by_feature ? r : r * lanes), next_d, w + (by_feature ? c : depth * c), ld_w,
+                                         depth, s + below.hidden + at, s + below.slopes + at, plan.strip());
     }
   });
 }
 
+// The head's part: gradients of its weights, derivatives of the last hidden layer.
 template <class Act>
-static void backward(const Plan& plan, int active, float* s) {
+static void backward_head(const Plan& plan, int active, float* s) {
   const Layer& head = plan.head();
   const float* d = s + plan.outputs;
-  weight_gradient<true>(head.out, false, d, plan.tile, s + plan.head_input(), plan.head_columns(), active,
-                        s + head.gradient, nullptr);
   for (int64_t o = 0; o < head.out; ++o) {
     V total = {};
     for (int r = 0; r < active; r += lanes) total += load(d + o * plan.tile + r);
     s[head.bias_gradient + o] += sum(total);
   }
+  if (head.out == 2 && plan.n_layers > 1) return two_heads<Act>(plan, active, s);
+  weight_gradient<true>(head.out, false, d, plan.tile, s + plan.head_input(), plan.head_columns(), plan.tile, active,
+                        s + head.gradient, nullptr);
+  if (plan.n_layers > 1)
+    backward_layer<Act, true>(plan, plan.layers[plan.n_layers - 2], d, plan.tile, s + head.weights, head.out, active, s);
+}
+
+template <class Act>
+static void backward(const Plan& plan, int active, float* s) {
+  backward_head<Act>(plan, active, s);
   for (int l = plan.n_layers - 2; l >= 0; --l) {
     const Layer& layer = plan.layers[l];
-    if (l == plan.n_layers - 2) {
-      backward_layer<Act, true>(layer, d, plan.tile, s + head.weights, false, head.out, active, s);
-    } else {
+    if (l < plan.n_layers - 2) {
       const Layer& above = plan.layers[l + 1];
-      backward_layer<Act, false>(layer, s + above.hidden, above.columns, s + above.transposed, true, above.out, active,
+      backward_layer<Act, false>(plan, layer, s + above.hidden, plan.strip(), s + above.transposed, above.out, active,
                                  s);
     }
     // The layer above has used these values: only now may its gradient and its own values go.
     if (l > 0) {
-      const Layer& below = plan.layers[l - 1];
-      weight_gradient<false>(layer.in, true, s + below.hidden, below.columns, s + layer.hidden, layer.columns, active,
-                             s + layer.gradient, s + layer.bias_gradient);
+      weight_gradient<false>(layer.in, true, s + plan.layers[l - 1].hidden, plan.strip(), s + layer.hidden,
+                             layer.columns, plan.tile, active, s + layer.gradient, s + layer.bias_gradient);
     } else {
-      weight_gradient<true>(layer.in, true, s + plan.x, plan.tile, s + layer.hidden, layer.columns, active,
+      weight_gradient<true>(layer.in, true, s + plan.x, plan.tile, s + layer.hidden, layer.columns, plan.tile, active,
                             s + layer.gradient, s + layer.bias_gradient);
     }
   }
@@ -566,8 +619,8 @@ MILE_INLINE void each_kept(const Plan& plan, int64_t row, int active, const F& f
     const int64_t places[] = {layer.hidden, layer.slopes};
     for (int64_t place : places) {
       if (!place) continue;
-      f(place, at, active * layer.columns * sizeof(float));
-      at += plan.tile * layer.columns;
+      for (int64_t within = 0; within < plan.tile * layer.columns; within += plan.strip(), at += plan.strip())
+        f(place + within, at, active * lanes * sizeof(float));
     }
   }
 }

@@ -1,8 +1,10 @@
-// The four products of a perceptron on one tile of rows. Hidden features lie [row][column], columns padded to whole
-// vectors, and each product holds a block of results in registers: a vector of columns times a number broadcast from
-// memory, so that every operand is read where it lies and nothing is transposed. With `by_feature` the broadcast side
-// lies [feature][tile] instead, as inputs and the derivatives of the outputs do.
+// The four products of a perceptron on one tile of rows. Hidden features lie in strips of one vector of columns,
+// [strip][row of the tile][lane], so that rows are a constant distance apart. Each product holds a block of results in
+// registers: a vector of columns times a number broadcast from memory, so that every operand is read where it lies and
+// nothing is transposed. With `by_feature` the broadcast side lies [feature][tile] instead, as inputs and the derivatives
+// of the outputs do.
 #pragma once
+#include "activations.hpp"
 #include "kernel.hpp"
 #include "vectors.hpp"
 
@@ -24,52 +26,17 @@ constexpr int panel = 2;
 constexpr int block(int vectors) { return vectors == 2 ? 6 : 12; }
 #endif
 constexpr int row_multiple = 12;  // of every block above
+// Inputs of a block of weight gradients, all from one strip: at most so many sums and a bias fit into the registers.
+constexpr int strip_block(int vectors) {
+  const int most = block(vectors) + (lanes == 16 && vectors == 1 ? 4 : 0);
+  return most >= lanes ? lanes : most >= lanes / 2 ? lanes / 2 : lanes / 4;
+}
 
-// Activations: value from the sum, and slope from the value or, where that is impossible, kept beside it.
-struct Relu {
-  static constexpr bool keeps_slope = false;
-  static MILE_INLINE V value(V z, V&) { return z < 0.0f ? (V){} : z; }
-  static MILE_INLINE V times_slope(V d, V h) { return h > 0.0f ? d : (V){}; }
-};
-struct Tanh {
-  static constexpr bool keeps_slope = false;
-  static MILE_INLINE V value(V z, V&) { return tanh(z); }
-  static MILE_INLINE V times_slope(V d, V h) { return d * (1.0f - h * h); }
-};
-struct Sigmoid {
-  static constexpr bool keeps_slope = false;
-  static MILE_INLINE V value(V z, V&) { return sigmoid(z); }
-  static MILE_INLINE V times_slope(V d, V h) { return d * (h - h * h); }
-};
-struct Silu {
-  static constexpr bool keeps_slope = true;
-  static MILE_INLINE V value(V z, V& slope) {
-    V s = sigmoid(z);
-    V h = z * s;
-    slope = s + h * (1.0f - s);
-    return h;
-  }
-  static MILE_INLINE V times_slope(V d, V slope) { return d * slope; }
-};
-// The tanh form: z * sigmoid(2u) with u = sqrt(2 / pi) (z + 0.044715 z^3).
-struct Gelu {
-  static constexpr bool keeps_slope = true;
-  static MILE_INLINE V value(V z, V& slope) {
-    constexpr float a = 1.5957691216057308f, b = 0.07135481282692908f;
-    V z2 = z * z;
-    V s = sigmoid(z * (a + b * z2));
-    V h = z * s;
-    slope = s + h * (1.0f - s) * (a + 3.0f * b * z2);
-    return h;
-  }
-  static MILE_INLINE V times_slope(V d, V slope) { return d * slope; }
-};
-
-// acc[r][v] += sum_k in(r, k) * w[k][v]
+// acc[r][v] += sum_k in(r, k) * w[k][v]; without `by_feature` within one strip.
 template <int R, int N, bool by_feature>
 MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const float* w, int64_t ld_w,
                           int64_t depth) {
-  const int64_t next_row = by_feature ? 1 : ld_in, next = by_feature ? ld_in : 1;
+  const int64_t next_row = by_feature ? 1 : lanes, next = by_feature ? ld_in : 1;
   for (int64_t k = 0; k < depth; ++k, w += ld_w, in += next) {
     V column[N];
 #pragma GCC unroll 4
@@ -83,51 +50,66 @@ MILE_INLINE void multiply(V (&acc)[R][N], const float* in, int64_t ld_in, const 
   }
 }
 
+// The same over all strips, or features, which are `next_in` apart.
+template <int R, int N, bool by_feature>
+MILE_INLINE void multiply_all(V (&acc)[R][N], const float* in, int64_t next_in, const float* w, int64_t ld_w,
+                              int64_t depth) {
+  if constexpr (by_feature) {
+    multiply<R, N, true>(acc, in, next_in, w, ld_w, depth);
+  } else {
+    int64_t k = 0;
+    for (; k + lanes <= depth; k += lanes, in += next_in) multiply<R, N, false>(acc, in, 0, w + k * ld_w, ld_w, lanes);
+    multiply<R, N, false>(acc, in, 0, w + k * ld_w, ld_w, depth - k);
+  }
+}
+
+// Values of a layer; of an activation that is a pass of its own, the sums.
 template <class Act, int N, bool by_feature>
-MILE_INLINE void forward_block(const float* in, int64_t ld_in, const float* w, int64_t ld_w, const float* bias,
-                               int64_t depth, float* out, float* slopes, int64_t ld_out) {
+MILE_INLINE void forward_block(const float* in, int64_t next_in, const float* w, const float* bias, int64_t depth,
+                               float* out, int64_t strip) {
   constexpr int R = block(N);
   V acc[R][N];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < N; ++v) acc[r][v] = load(bias + v * lanes);
-  multiply<R, N, by_feature>(acc, in, ld_in, w, ld_w, depth);
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) {
-      V slope;
-      store(out + r * ld_out + v * lanes, Act::value(acc[r][v], slope));
-      if constexpr (Act::keeps_slope) store(slopes + r * ld_out + v * lanes, slope);
+  multiply_all<R, N, by_feature>(acc, in, next_in, w, N * lanes, depth);
+  for (int v = 0; v < N; ++v)
+    for (int r = 0; r < R; ++r) {
+      V none;
+      store(out + v * strip + r * lanes, Act::is_cheap ? Act::value(acc[r][v], none) : acc[r][v]);
     }
 }
 
 // The derivative with respect to a layer's sums, written over its values.
 template <class Act, int N, bool by_feature>
-MILE_INLINE void backward_block(const float* d, int64_t ld_d, const float* w, int64_t ld_w, int64_t depth,
-                                float* hidden, const float* slopes, int64_t ld_hidden) {
+MILE_INLINE void backward_block(const float* d, int64_t next_d, const float* w, int64_t ld_w, int64_t depth,
+                                float* hidden, const float* slopes, int64_t strip) {
   constexpr int R = block(N);
   V acc[R][N] = {};
-  multiply<R, N, by_feature>(acc, d, ld_d, w, ld_w, depth);
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < N; ++v) {
-      const int64_t at = r * ld_hidden + v * lanes;
+  multiply_all<R, N, by_feature>(acc, d, next_d, w, ld_w, depth);
+  for (int v = 0; v < N; ++v)
+    for (int r = 0; r < R; ++r) {
+      const int64_t at = v * strip + r * lanes;
       store(hidden + at, Act::times_slope(acc[r][v], load((Act::keeps_slope ? slopes : hidden) + at)));
     }
 }
 
 // gradient[k][v] += sum_r in(r, k) * d[r][v] for B inputs; with `with_bias` one more row, the sum of d.
 // S partial sums side by side where the block alone would wait for its own additions.
+constexpr int partial_sums(int n) { return n >= 8 ? 1 : n >= 4 ? 2 : 4; }
 template <int B, int N, bool by_feature, bool with_bias>
-MILE_INLINE void gradient_block(const float* in, int64_t ld_in, const float* d, int64_t ld_d, int rows, float* gradient,
-                                float* bias, int64_t ld_gradient) {
-  constexpr int S = (B + with_bias) * N >= 8 ? 1 : ((B + with_bias) * N >= 4 ? 2 : 4);
-  const int64_t next_row = by_feature ? 1 : ld_in, next = by_feature ? ld_in : 1;
+MILE_INLINE void gradient_block(const float* in, int64_t ld_in, const float* d, int64_t strip, int rows,
+                                float* gradient, float* bias) {
+  constexpr int S = partial_sums((B + with_bias) * N);
+  constexpr int64_t ld_gradient = N * lanes;
+  const int64_t next_row = by_feature ? 1 : lanes, next = by_feature ? ld_in : 1;
   V acc[S][B][N] = {}, ones[S][N] = {};
   for (int r = 0; r < rows; r += S) {
 #pragma GCC unroll 4
     for (int s = 0; s < S; ++s) {
       V dv[N];
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) dv[v] = load(d + (r + s) * ld_d + v * lanes);
-#pragma GCC unroll 12
+      for (int v = 0; v < N; ++v) dv[v] = load(d + v * strip + (r + s) * lanes);
+#pragma GCC unroll 16
       for (int k = 0; k < B; ++k) {
         V number = fill(in[(r + s) * next_row + k * next]);
 #pragma GCC unroll 4
@@ -152,14 +134,14 @@ MILE_INLINE void gradient_block(const float* in, int64_t ld_in, const float* d, 
 }
 
 template <int B, int N, bool by_feature>
-void gradient_rows(int n, bool with_bias, const float* in, int64_t ld_in, const float* d, int64_t ld_d, int rows,
-                   float* gradient, float* bias, int64_t ld) {
+void gradient_rows(int n, bool with_bias, const float* in, int64_t ld_in, const float* d, int64_t strip, int rows,
+                   float* gradient, float* bias) {
   if constexpr (B > 0) {
-    if (n < B) return gradient_rows<B - 1, N, by_feature>(n, with_bias, in, ld_in, d, ld_d, rows, gradient, bias, ld);
+    if (n < B) return gradient_rows<B - 1, N, by_feature>(n, with_bias, in, ld_in, d, strip, rows, gradient, bias);
     if (with_bias)
-      gradient_block<B, N, by_feature, true>(in, ld_in, d, ld_d, rows, gradient, bias, ld);
+      gradient_block<B, N, by_feature, true>(in, ld_in, d, strip, rows, gradient, bias);
     else
-      gradient_block<B, N, by_feature, false>(in, ld_in, d, ld_d, rows, gradient, bias, ld);
+      gradient_block<B, N, by_feature, false>(in, ld_in, d, strip, rows, gradient, bias);
   }
 }
 

@@ -1,9 +1,14 @@
 // Short vectors of floats and the few functions of them that a network needs. Written with the vector extensions of
 // GCC and Clang, so one source serves every instruction set. No function of the standard library is used here: an
 // inline one would be compiled for this instruction set and might be linked into code for another.
+// Intrinsics, which are always inlined, stand only where a compiler does not find the instruction by itself.
 #pragma once
 #include <cstdint>
 #include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #define MILE_INLINE inline __attribute__((always_inline))
 
@@ -44,39 +49,60 @@ MILE_INLINE float sum(V v) {
 #define MILE_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
 
-// Lane k of the result is the sum of v[k]; v is used up. In each round, neighbors are interleaved and added, so that
-// half as many vectors hold partial sums of twice as many.
-#define MILE_ADD(a, b, low, high) (MILE_SHUFFLE(a, b, low) + MILE_SHUFFLE(a, b, high))
-#define MILE_LIST(...) __VA_ARGS__
-MILE_INLINE V sums(V (&v)[lanes]) {
-#if MILE_LANES == 4
-  for (int k = 0; k < 2; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 4, 1, 5), MILE_LIST(2, 6, 3, 7));
-  return MILE_ADD(v[0], v[1], MILE_LIST(0, 1, 4, 5), MILE_LIST(2, 3, 6, 7));
-#elif MILE_LANES == 8
-  for (int k = 0; k < 4; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 8, 1, 9, 4, 12, 5, 13), MILE_LIST(2, 10, 3, 11, 6, 14, 7, 15));
-  for (int k = 0; k < 2; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 1, 8, 9, 4, 5, 12, 13), MILE_LIST(2, 3, 10, 11, 6, 7, 14, 15));
-  return MILE_ADD(v[0], v[1], MILE_LIST(0, 1, 2, 3, 8, 9, 10, 11), MILE_LIST(4, 5, 6, 7, 12, 13, 14, 15));
+// Lanes of b where the bit of the mask is set, else of a.
+template <unsigned mask>
+MILE_INLINE V blend(V a, V b) {
+#if defined(__AVX512F__)
+  return (V)_mm512_mask_blend_ps(mask, (__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (V)_mm256_blend_ps((__m256)a, (__m256)b, mask & 255);
 #else
-  for (int k = 0; k < 8; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29),
-                    MILE_LIST(2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31));
-  for (int k = 0; k < 4; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-                    MILE_LIST(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
-  for (int k = 0; k < 2; ++k)
-    v[k] = MILE_ADD(v[2 * k], v[2 * k + 1], MILE_LIST(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
-                    MILE_LIST(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
-  return MILE_ADD(v[0], v[1], MILE_LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-                  MILE_LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+  I chosen;
+  for (int k = 0; k < lanes; ++k) chosen[k] = mask >> k & 1 ? -1 : 0;
+  return chosen ? b : a;
 #endif
 }
 
-// Comparisons are written so that NaN passes through.
+// Lane k of the result is the sum of v[k]; v is used up. In each round two vectors become one: of each, half of the lanes
+// stay where they are and the others move beside them, so that only one of the two summands needs a shuffle.
+#define MILE_ADD(mask, a, b, ...) (blend<mask>(a, b) + MILE_SHUFFLE(a, b, __VA_ARGS__))
+#if MILE_LANES == 4
+#define MILE_PAIRS 2, 3, 4, 5
+#define MILE_NEIGHBORS 1, 4, 3, 6
+#elif MILE_LANES == 8
+#define MILE_PAIRS 2, 3, 8, 9, 6, 7, 12, 13
+#define MILE_NEIGHBORS 1, 8, 3, 10, 5, 12, 7, 14
+#else
+#define MILE_PAIRS 2, 3, 16, 17, 6, 7, 20, 21, 10, 11, 24, 25, 14, 15, 28, 29
+#define MILE_NEIGHBORS 1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30
+#endif
+MILE_INLINE V sums(V (&v)[lanes]) {
+  for (int k = 0; k < lanes; k += 4) {
+    const V even = MILE_ADD(0xcccc, v[k], v[k + 2], MILE_PAIRS), odd = MILE_ADD(0xcccc, v[k + 1], v[k + 3], MILE_PAIRS);
+    v[k / 4] = MILE_ADD(0xaaaa, even, odd, MILE_NEIGHBORS);
+  }
+#if MILE_LANES == 4
+  return v[0];
+#elif MILE_LANES == 8
+  return MILE_ADD(0xf0, v[0], v[1], 4, 5, 6, 7, 8, 9, 10, 11);
+#else
+  for (int k = 0; k < 2; ++k)
+    v[k] = MILE_ADD(0xf0f0, v[2 * k], v[2 * k + 1], 4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+  return MILE_ADD(0xff00, v[0], v[1], 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23);
+#endif
+}
+
+// NaN passes through: where one of two is NaN, the instructions return the second.
+#if defined(__AVX512F__)
+MILE_INLINE V at_most(V v, float limit) { return (V)_mm512_min_ps((__m512)fill(limit), (__m512)v); }
+MILE_INLINE V at_least(V v, float limit) { return (V)_mm512_max_ps((__m512)fill(limit), (__m512)v); }
+#elif defined(__AVX2__)
+MILE_INLINE V at_most(V v, float limit) { return (V)_mm256_min_ps((__m256)fill(limit), (__m256)v); }
+MILE_INLINE V at_least(V v, float limit) { return (V)_mm256_max_ps((__m256)fill(limit), (__m256)v); }
+#else
 MILE_INLINE V at_most(V v, float limit) { return v > limit ? fill(limit) : v; }
 MILE_INLINE V at_least(V v, float limit) { return v < limit ? fill(limit) : v; }
+#endif
 
 // exp to about 1 ulp; the argument is clamped so that the result is a normal number.
 MILE_INLINE V exp(V x) {
