@@ -11,6 +11,8 @@ import numpy as np
 from mile._registry import Registry
 
 Part = TypeVar("Part")
+_MOST_CHAINS = 100_000  # of one fit: each is a network to train and a file; more draws come from longer chains
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-18, 1e18
 
 
 class Chosen(NamedTuple, Generic[Part]):
@@ -30,11 +32,27 @@ def choose_part(registry: Registry, given: object, contract: type[Part]) -> Chos
     return Chosen(type(given), given)
 
 
-def check_count(name: str, value: object, smallest: int = 1) -> int:
-    """Return an integer of at least `smallest`."""
+def check_count(name: str, value: object, smallest: int = 1, largest: int | None = None) -> int:
+    """Return an integer between two bounds, both included."""
     if type(value) is bool or not isinstance(value, int | np.integer) or value < smallest:
         raise ValueError(f"{name} must be an integer of at least {smallest}; got {value!r}.")
+    if largest is not None and value > largest:
+        raise ValueError(f"{name} must be at most {largest:,}; got {value:,}.")
     return int(value)
+
+
+def check_chains(value: object) -> int:
+    """Return a number of chains."""
+    return check_count("n_chains", value, largest=_MOST_CHAINS)
+
+
+def check_scale(name: str, value: object) -> float:
+    """Return a positive number whose square float32 can hold, such as a standard deviation of weights."""
+    number = check_number(name, value, positive=True)
+    if not _SMALLEST_SCALE <= number <= _LARGEST_SCALE:
+        wanted = f"between {_SMALLEST_SCALE:g} and {_LARGEST_SCALE:g}, whose squares float32 can hold"
+        raise ValueError(f"{name} must be {wanted}; got {value!r}.")
+    return number
 
 
 def check_integer(name: str, value: object) -> int:

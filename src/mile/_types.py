@@ -69,6 +69,22 @@ class Target(Protocol):
         """Return mini-batch `index` of an epoch; a batch that holds all rows is this target itself."""
         return self
 
+    def random_rows(self, key: Key, size: int, *, scaled: bool = True) -> "Target":
+        """Return the target with that many of its rows, drawn without replacement; with all rows it is this one."""
+        return self
+
+    def prior_gradient(self, position: Position) -> Position:
+        """Return the gradient of what needs no rows; where there are none, nothing is apart from the rest."""
+        return jnp.zeros_like(position)
+
+    def random_share(self, size: int) -> Number:
+        """Return which share of the rows `random_rows` draws."""
+        return 1.0
+
+    def with_softmax_twice(self) -> "Target":
+        """Return the target whose log likelihood takes the softmax of class probabilities; see samplers/pgps.py."""
+        raise ValueError("softmax_twice needs a network that predicts classes.")
+
     def minibatch_share(self, batch_size: int) -> Number:
         """Return which share of the rows a mini-batch has."""
         return 1.0

@@ -227,6 +227,7 @@ def test_features_far_outside_the_training_data_give_finite_predictions(fitted):
 
 NOT_COUNTS = [0, -1, 1.5, 2.0, "2", True, np.nan, np.inf, [2], np.float64(2.0)]
 NOT_NUMBERS = ["1", None, True, np.nan, np.inf, -np.inf, [1.0], 1j, np.complex128(1.0), np.array([1.0, 2.0])]
+NEITHER_NUMBER_NOR_NONE = [value for value in NOT_NUMBERS if value is not None]
 BAD_ARGUMENTS = {
     "hidden_layer_sizes": [16, "16", 8.0, True, (0,), (8, -1), (8.0,), ("8",), (None,), (True,), (np.nan,), ((8, 8),)],
     "activation": ["rely", "ReLU", "", 1, True, np.nan, ("relu",), ["relu"]],
@@ -235,15 +236,17 @@ BAD_ARGUMENTS = {
     "warmup_steps": [*NOT_COUNTS, 2],
     "sampling_steps": NOT_COUNTS,
     "n_draws": [*NOT_COUNTS, 10_001],
-    "prior": ["gauss", "Normal", "", None, 1, True, np.nan, StudentT, {}, ["normal"], Mile()],
+    "prior": ["gauss", "Normal", "", 1, True, np.nan, StudentT, {}, ["normal"], Mile()],
     "prior_scale": [*NOT_NUMBERS, 0, 0.0, -1.0],
     "temperature": [*NOT_NUMBERS, 0, 0.0, -1.0],
-    "learning_rate": [*NOT_NUMBERS, 0, 0.0, -1e-3],
-    "weight_decay": [*NOT_NUMBERS, -1e-3],
-    "batch_size": [*NOT_COUNTS, None],
-    "max_epochs": [*NOT_COUNTS, None],
-    "patience": [*NOT_COUNTS, None],
+    "learning_rate": [*NEITHER_NUMBER_NOR_NONE, 0, 0.0, -1e-3],
+    "weight_decay": [*NEITHER_NUMBER_NOR_NONE, -1e-3],
+    "batch_size": NOT_COUNTS,
+    "max_epochs": NOT_COUNTS,
+    "patience": NOT_COUNTS,
     "validation_fraction": [*NOT_NUMBERS, -0.1, 0.91, 1, 1.0, 5],
+    "n_folds": [-1, 1, 2, 13, 4.0, "4", True, [4]],
+    "stacking": ["all", 1, True, ["slots"]],
     "likelihood": ["normal", 1, {}],
     "encoder": ["scaler", 1, {}],
     "columns": ["zip", 1, ["zip"], {"dose": "float"}, {"dose": None}],
@@ -453,7 +456,7 @@ class TestLabels:
         monkeypatch.setattr(_base, "run_job", keep)
         x = np.random.default_rng(seed).standard_normal((40, 3))
         y = np.r_[np.zeros(34), 1, 2, 3, 4, 5, 5].astype(int)
-        MileClassifier(validation_fraction=validation_fraction, random_state=seed).fit(x, y)
+        MileClassifier(validation_fraction=validation_fraction, n_folds=0, random_state=seed).fit(x, y)
         assert np.unique(datasets[0].y_train).tolist() == [0, 1, 2, 3, 4, 5]
         assert len(datasets[0].y_train) + len(datasets[0].y_valid) == 40
         assert len(datasets[0].y_valid) > 0

@@ -9,15 +9,15 @@ import jax
 import numpy as np
 
 from mile._errors import CorruptFileError, Status
-from mile._random import Stage
+from mile._random import Stage as RandomStage
+from mile._schema import quote, require
 from mile._types import PyTree, Target
 from mile.execution import Program
 from mile.samplers import Finished, Sampler
 from mile.samplers.base import Phase
 from mile.sampling import programs
-from mile.storage import Record, Run, Unsaved
-
-_FINISHED = "finished"  # the stage after the last phase
+from mile.sampling.record_checks import Stage, check_progress, check_records
+from mile.storage import FINISHED, TRAINING, Record, Run, Unsaved
 
 Tree = TypeVar("Tree")
 
@@ -47,7 +47,7 @@ class DrawStore(Protocol):
         ...
 
     def cut(self, n_draws: int) -> None:
-        """Expect no more than so many draws of each chain."""
+        """Expect at most this number of draws of each chain."""
         ...
 
     def result(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,7 +113,7 @@ class ChainState:
 
     def streams(self) -> list[programs.Streams]:
         """Return the random streams of each group in this phase."""
-        stage = np.uint32(Stage.SAMPLE + self.index)
+        stage = np.uint32(RandomStage.SAMPLE + self.index)
         return [programs.Streams(np.uint32(self.seed), stage, self.ids[group]) for group in self.groups]
 
     def name(self, group: int, what: str) -> str:
@@ -154,7 +154,7 @@ class ChainState:
 
     def records(self, kind: str) -> dict[tuple[int, str], Record]:
         """Return a checkpoint of each chain. Arrays are copied, because programs reuse their memory."""
-        stage = _FINISHED if self.finished else self.phase.name
+        stage = FINISHED if self.finished else self.phase.name
         found = {}
         for group, step in enumerate(self.steps):
             leaves = [] if self.finished else [np.asarray(leaf) for leaf in jax.tree.leaves(self.carries[group])]
@@ -184,53 +184,78 @@ class ChainState:
         ------
         CorruptFileError
             If its chains are in different phases.
+        UntrustedFileError
+            If a field of a record is not what this sampler writes.
         """
         records = [run.load(chain, "final") or run.load(chain, "state") for chain in self.ids.tolist()]
         names = [phase.name for phase in self.sampler.phases]
-        if any(record is None or record.stage not in [*names, _FINISHED] for record in records):
+        for record in (record for record in records if record is not None):
+            is_known = record.stage in (TRAINING, FINISHED, *names)
+            require(is_known, f"stage must be one of {names}; got {quote(record.stage)}.", record.source)
+        kept = [record for record in records if record is not None and record.stage != TRAINING]
+        if not kept:
             return
-        kept: list[Record] = [record for record in records if record is not None]
-        stages = {record.stage for record in kept}
-        if len(stages) > 1:
-            raise CorruptFileError(f"The chains of this run were not saved together: {sorted(stages)}.")
-        stage = stages.pop()
-        target_index = len(names) if stage == _FINISHED else names.index(stage)
+        stage = kept[0].stage
+        for chain, record in zip(self.ids.tolist(), records, strict=True):
+            found = TRAINING if record is None else record.stage
+            if found != stage:
+                where = f"chain {chain}" if record is None else record.source
+                raise CorruptFileError(
+                    "The chains of this run were not saved together: "
+                    f"stage is {stage!r} in {kept[0].source}, but {found!r} in {where}."
+                )
+        check_progress(kept, self.sampler.phases, run.layout)
+        target_index = len(names) if stage == FINISHED else names.index(stage)
+        shapes = self._stages_to(target_index)
+        check_records(kept, shapes, run.layout)
+        for group, chains in enumerate(self.groups):
+            steps = {kept[chain].step for chain in self.real(group)}
+            require(len(steps) == 1, "the chains of one group must have made the same steps.", kept[chains[0]].source)
         while self.index < target_index:
-            self._recall_phase(kept)
+            self._recall_phase(kept, shapes[self.index])
         self.steps = [kept[group * len(chains)].step for group, chains in enumerate(self.groups)]
         self.status = np.array([int(record.arrays["status"]) for record in kept])
         self.non_finite = np.array(["non_finite" in record.arrays for record in kept])
         if not self.finished:
-            self._recall_state(kept)
+            self._recall_state(kept, shapes[-1])
 
-    def _recall_phase(self, records: list[Record]) -> None:
-        """Restore the results of a finished phase, and the shape of its last carry."""
-        phase, carry = self.phase, self.carry_shape()
-        end = self.end_shape(carry)
+    def _stages_to(self, index: int) -> list[Stage]:
+        """Return the shapes of the phases before the one at `index`, which have ended, and of that one if any."""
+        found: list[Stage] = []
+        while len(found) < index:
+            carry = self.carry_shape()
+            end, record = self.end_shape(carry), None if self.last else self.record_shape(carry)
+            found.append(Stage(self.phase, carry, record, end.report))
+            self.carries, self.index = [end.carry for _ in self.groups], self.index + 1
+        if not self.finished:
+            carry = self.carry_shape()
+            found.append(Stage(self.phase, carry, None if self.last else self.record_shape(carry), None))
+        self.index = 0
+        return found
+
+    def _recall_phase(self, records: list[Record], stage: Stage) -> None:
+        """Restore the results of a finished phase."""
+        phase = stage.phase
         self.info[phase.name] = {
-            name: np.stack([record.arrays[f"info.{phase.name}.{name}"] for record in records]) for name in end.report
+            name: np.stack([record.arrays[f"info.{phase.name}.{name}"] for record in records])
+            for name in stage.report or {}
         }
-        if not self.last:
-            shape = self.record_shape(carry)
-            self.history[phase.name] = _recall(
-                records, [f"history.{phase.name}.{name}" for name in shape._fields], shape
-            )
-        self.carries = [end.carry for _ in self.groups]
+        if stage.record is not None:
+            names = [f"history.{phase.name}.{name}" for name in stage.record._fields]
+            self.history[phase.name] = _recall(records, names, stage.record)
         self.index += 1
 
-    def _recall_state(self, records: list[Record]) -> None:
+    def _recall_state(self, records: list[Record], stage: Stage) -> None:
         """Restore the carries and unfinished records of the current phase."""
-        carry = self.carry_shape()
         for number, group in enumerate(self.groups):
             members = [records[chain] for chain in group]
-            self.carries[number] = _recall(members, _numbered("carry", carry), carry)
-            if self.last:
+            self.carries[number] = _recall(members, _numbered("carry", stage.carry), stage.carry)
+            if stage.record is None:
                 for chain in self.real(number):
                     pending = [records[chain].arrays[f"draw.{name}"] for name in range(3)]
                     self.draws.restore(chain, records[chain].n_draws, pending)
             elif self.steps[number]:
-                shape = self.record_shape(carry)
-                self.parts[number] = [_recall(members, _numbered("record", shape), shape)]
+                self.parts[number] = [_recall(members, _numbered("record", stage.record), stage.record)]
         self.begun = True
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile._deadline import Deadline, Stopped, stop_on_signals
-from mile._errors import ClusterError, Interrupted, Status
+from mile._errors import ClusterError, Interrupted, Status, UntrustedFileError
 from mile._progress import Progress, Silent, logger
 from mile._random import RandomState, draw_seed
 from mile._types import Target
@@ -122,6 +122,8 @@ def saved_when_stopped(folder: Path, deadline: Deadline, *, advice: str) -> Iter
     ------
     ClusterError
         If the cluster was lost, which stops a run too.
+    UntrustedFileError
+        If a checkpoint has impossible contents.
     Interrupted
         After Ctrl-C.
     SystemExit
@@ -138,6 +140,12 @@ def saved_when_stopped(folder: Path, deadline: Deadline, *, advice: str) -> Iter
             if deadline.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
             raise Interrupted(sentence) from None
+        except UntrustedFileError as error:
+            name = str(error).removeprefix(f"{folder}/").partition(": ")[0]
+            raise UntrustedFileError(
+                f"{error} `mile repair {folder}` goes back to the checkpoint before it; if the file is refused again, "
+                f"`mile repair {folder} --without {name}` does."
+            ) from error
         except ClusterError as error:
             raise ClusterError(f"{error} The run in {folder} is saved up to the blocks before. {advice}") from error
 

@@ -162,7 +162,7 @@ class SamplingLoop:
         return done.seconds if self.context.backend.is_local else n_steps * done.result.seconds_per_step
 
     def _round(self, seconds: float) -> float:
-        """Return how long all groups need for what one group did in so many seconds."""
+        """Return how long all groups need for what one group did in the given number of seconds."""
         return seconds * self.context.backend.rounds(len(self.state.groups))
 
     def _begin(self, phase: Phase) -> None:

@@ -9,9 +9,19 @@ from mile.storage._inside import check_entries, inside
 from mile.storage._manifest import Manifest, read_manifest
 from mile.storage._memory import Unsaved
 from mile.storage._platform import fingerprint
+from mile.storage._records import (
+    FINISHED,
+    TRAINING,
+    Record,
+    check_member,
+    check_members,
+    check_pending,
+    read_record,
+    read_status_of,
+)
 from mile.storage._repair import repair
-from mile.storage._run import Record, Run, open_run, read_record
-from mile.storage._run_folder import DATA, SCALES, check_space, damaged_files, has_run, run_seconds
+from mile.storage._run import Run, open_run
+from mile.storage._run_folder import DATA, OUT_OF_FOLD, SCALES, check_space, damaged_files, has_run, run_seconds
 from mile.storage._table import Table
 from mile.storage._table_writing import csv_lines, write_table
 from mile.storage._tables import read_table
@@ -22,7 +32,10 @@ from mile.storage.schema import check_draws
 __all__ = [
     "DATA",
     "DRAWS_IN_MEMORY",
+    "FINISHED",
+    "OUT_OF_FOLD",
     "SCALES",
+    "TRAINING",
     "FlatDraws",
     "Layout",
     "Manifest",
@@ -35,6 +48,9 @@ __all__ = [
     "Unsaved",
     "check_draws",
     "check_entries",
+    "check_member",
+    "check_members",
+    "check_pending",
     "check_space",
     "csv_lines",
     "damaged_files",
@@ -50,6 +66,7 @@ __all__ = [
     "read_packed_lines",
     "read_record",
     "read_size",
+    "read_status_of",
     "read_table",
     "read_tensors",
     "repair",

@@ -77,7 +77,7 @@ class DrawWriter:
         self._pending[index] = [list(pending)] if len(pending[0]) else []
 
     def cut(self, n_draws: int) -> None:
-        """End with fewer draws than planned. Write the pending draws of each chain that has so many."""
+        """End with fewer draws than planned. Write the pending draws of each chain that has reached the new number."""
         for index, count in enumerate(self._counts):
             if count < n_draws:
                 continue

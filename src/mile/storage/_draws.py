@@ -5,7 +5,7 @@
     draws.zarr/sample_stats/status            (chain)
 
 Arrays have their final size from the start; what is not written yet reads as NaN. A chunk is its numbers, little
-endian and uncompressed (random digits do not compress), and their CRC-32C, so it can be mapped into memory.
+endian and uncompressed (random digits do not compress), and their CRC-32C, which is compared whenever it is read.
 zarr makes the metadata; chunks are written by us because zarr does not force them to disk.
 """
 
@@ -19,6 +19,7 @@ from google_crc32c import value as crc32c
 
 from mile._errors import CorruptFileError
 from mile.storage._inside import open_plain
+from mile.storage._mapped import MappedTensor
 
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
@@ -148,7 +149,7 @@ def decode(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 class StoredDraws:
-    """Draws (chain, draw, d) that stay on disk and are mapped into memory where they are needed.
+    """Draws (chain, draw, d) that stay on disk and are read, and checked again, where they are needed.
 
     Each row has the chunks of one chain: files, or arrays that are mapped already.
     """
@@ -161,6 +162,7 @@ class StoredDraws:
         self.shape = (len(self._rows), n_draws, dimension)
         self.dtype = np.dtype(dtype)
         self.ndim = 3
+        self._newest: tuple[Path, np.ndarray] | None = None  # the chunk that was read last
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -217,9 +219,13 @@ class StoredDraws:
         left = self.shape[1] - chunk * self._chunk
         shape, source = (self._chunk, self.shape[2]), self._rows[row][chunk]
         if isinstance(source, np.ndarray):
+            if isinstance(source, MappedTensor):
+                source.check()
             return source[:left]
-        with open_plain(source) as file:
-            return np.memmap(file, self.dtype.newbyteorder("<"), "r", shape=shape)[:left]
+        newest = self._newest  # one assignment and one look: threads may share it
+        if newest is None or newest[0] != source:
+            newest = self._newest = (source, decode(source, shape, self.dtype))
+        return newest[1][:left]
 
 
 class FlatDraws:

@@ -20,7 +20,7 @@ _GROUP = r"draws\.zarr/(posterior|sample_stats)"
 _VARIABLE = _GROUP + r"/(chain|draw|weights|lp|energy_change|status)"
 _RECORD = re.compile(_CHAIN + r"/(member|start|final|state-[0-9]{6,18})\.safetensors")
 _LISTED = re.compile(  # what a manifest may vouch for
-    rf"(data|scales)\.safetensors|{_RECORD.pattern}|(draws\.zarr|{_GROUP}|{_VARIABLE})/zarr\.json"
+    rf"(data|scales|out-of-fold)\.safetensors|{_RECORD.pattern}|(draws\.zarr|{_GROUP}|{_VARIABLE})/zarr\.json"
     rf"|{_VARIABLE}/c(\.[0-9]{{1,18}}){{1,3}}"
 )
 _FILE = re.compile(rf"MANIFEST(\.previous)?\.json|run\.(lock|owner)|report\.html|{_LISTED.pattern}")
@@ -109,7 +109,7 @@ def read_inside(folder: Path, name: str) -> bytes:
 
 
 def entries(folder: Path) -> Iterator[Entry]:
-    """Yield what is in a run. Links and folders of others are not entered."""
+    """Yield the entries of a run. Links, and folders that are not part of it, are not entered."""
     waiting = [""]
     while waiting:
         parent = waiting.pop()
@@ -128,7 +128,7 @@ def entries(folder: Path) -> Iterator[Entry]:
 
 
 def check_entries(folder: Path) -> list[str]:
-    """Check that everything with a name of ours is a plain file or folder; return the names that are not ours.
+    """Check that each entry with a name that runs use is a plain file or folder; return all other names.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def check_entries(folder: Path) -> list[str]:
 
 
 def name_some(names: list[str]) -> str:
-    """Return the first few of many names, quoted: names of others may contain anything."""
+    """Return the first few of many names, quoted: names that we did not choose may contain anything."""
     shown = ", ".join(repr(name) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5:,} more"
 

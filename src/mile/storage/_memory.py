@@ -6,20 +6,33 @@ import numpy as np
 
 from mile._errors import Status
 from mile.storage._draw_files import Recorded
-from mile.storage._run import Record
+from mile.storage._draws import Layout
+from mile.storage._records import Record
 
 
 class Unsaved:
     """Has the methods of a run directory and writes no files."""
 
     is_saved = False
+    layout: Layout | None = None  # of draws in files
     plan: dict[str, int] | None = None  # a time limit plans anew in each call
     weights: np.ndarray | None = None  # of the chains and then of their members in predictions
 
     def set_plan(self, plan: dict[str, int]) -> None:
         """Do nothing."""
 
-    def finish(self, status: Mapping[int, Status], weights: np.ndarray | None = None) -> None:
+    is_finished = False
+
+    def recall(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return None: there are no files."""
+        return None
+
+    def finish(
+        self,
+        status: Mapping[int, Status],
+        weights: np.ndarray | None = None,
+        kept: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+    ) -> None:
         """Keep the weights of candidates."""
         self.weights = weights
 

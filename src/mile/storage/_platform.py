@@ -12,6 +12,10 @@ from mile import native
 _FEATURES = ("avx", "fma", "avx2", "avx512f", "asimd", "sve")
 
 
+# Raised when the native kernel rounds differently than before: a run of the earlier kind is refused with a sentence.
+_ROUNDING = 2
+
+
 def fingerprint(*, is_native: bool, width: int, dtype: str) -> dict[str, object]:
     """Return the versions and the kind of machine that a run's bits depend on."""
     on_cpu = jax.default_backend() == "cpu"
@@ -22,7 +26,7 @@ def fingerprint(*, is_native: bool, width: int, dtype: str) -> dict[str, object]
         "platform": jax.default_backend() if on_cpu else jax.devices()[0].device_kind,
         "machine": platform.machine(),
         "processor": _features() if on_cpu else "",
-        "path": native.kernel_name() if is_native and on_cpu else "xla",
+        "path": f"{native.kernel_name()}/{_ROUNDING}" if is_native and on_cpu else "xla",
         "width": width,
         "dtype": dtype,
     }

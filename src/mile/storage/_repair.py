@@ -1,5 +1,6 @@
 """Repair of a damaged run: back to its last complete checkpoint. Resumed from there, it gives the same bits."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mile._errors import CorruptFileError, UntrustedFileError
@@ -9,14 +10,25 @@ from mile.storage._durable import remove, write_file
 from mile.storage._inside import check_entries, inside, name_some, read_inside
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, PREVIOUS, Manifest, read_manifest
-from mile.storage._run import Run, read_record
-from mile.storage._run_folder import DATA, SCALES, damaged_files
+from mile.storage._records import Record, check_alike, check_member, check_pending, read_record
+from mile.storage._run import Run
+from mile.storage._run_folder import DATA, OUT_OF_FOLD, SCALES, damaged_files
 
 _Files = dict[str, dict[str, str]]  # chain -> kind of record -> file
 
 
-def repair(run_dir: str | Path) -> list[str]:
+def repair(run_dir: str | Path, *, without: Sequence[str] = ()) -> list[str]:
     """Bring a run back to its last complete checkpoint; return what was done, one sentence each.
+
+    A file is damaged if its checksum does not hold, or if it is a record of a chain with contents that are impossible.
+
+    Parameters
+    ----------
+    run_dir
+        The folder of the run.
+    without
+        Names of further files to count as damaged, such as "chains/0003/state-000012.safetensors": what `resume`
+        refuses and this function, which does not know the sampler, cannot tell.
 
     Raises
     ------
@@ -24,6 +36,8 @@ def repair(run_dir: str | Path) -> list[str]:
         If nothing can be saved: both manifests are unreadable.
     RunLockedError
         If another process is writing to it.
+    ValueError
+        If the run has no file of a name in `without`.
     UntrustedFileError
         If a link or something else that no run contains has the name of one of its files.
     """
@@ -33,8 +47,15 @@ def repair(run_dir: str | Path) -> list[str]:
     others = check_entries(folder)
     with locked(folder):
         manifest, done = _newest_manifest(folder)
-        damaged = {path.relative_to(folder).as_posix() for path in damaged_files(folder, manifest)}
-        done += [f"{name} is damaged." for name in sorted(damaged)]
+        unknown = sorted(set(without) - set(manifest.files))
+        if unknown:
+            raise ValueError(f"{folder} has no file {unknown[0]!r}: give names relative to it, such as chains/0000/...")
+        damaged = {path.relative_to(folder).as_posix() for path in damaged_files(folder, manifest)} | set(without)
+        done += [f"{name} is damaged." for name in sorted(damaged - set(without))]
+        done += [f"{name} is set aside." for name in sorted(without)]
+        impossible = _impossible_records(folder, manifest, damaged)
+        done += impossible.values()
+        damaged |= impossible.keys()
         if not done:
             return []
         if others:
@@ -45,6 +66,42 @@ def repair(run_dir: str | Path) -> list[str]:
         finally:
             run.close()
     return done
+
+
+def _impossible_records(folder: Path, manifest: Manifest, damaged: set[str]) -> dict[str, str]:
+    """Return the records that no run of ours can hold, each with a sentence that says why."""
+    found: dict[str, str] = {}
+    records: dict[str, Record] = {}
+    both = (manifest.chains, manifest.previous)
+    for name in sorted({name for chains in both for files in chains.values() for name in files.values()} - damaged):
+        try:
+            records[name] = _checked(read_record(folder, name), manifest)
+        except (CorruptFileError, UntrustedFileError) as error:
+            found[name] = str(error)
+    for saved, group in ((chains, group) for chains in both for group in _groups(manifest, chains)):
+        newest = [saved[chain].get("final") or saved[chain].get("state", "") for chain in group]
+        first, *others = [name for name in newest if name in records] or [""]
+        for name in others:
+            try:
+                check_alike(records[first], records[name])
+            except UntrustedFileError as error:
+                found.setdefault(name, str(error))
+    return found
+
+
+def _checked(record: Record, manifest: Manifest) -> Record:
+    layout, kind = manifest.layout, Path(record.source).name
+    if kind.startswith("member."):
+        check_member(record, None if layout is None else layout.dimension)
+    elif kind.startswith("state-") and layout is not None and "draw.0" in record.arrays:
+        check_pending(record, layout)
+    return record
+
+
+def _groups(manifest: Manifest, chains: _Files) -> tuple[list[str], list[str]]:
+    """Return the chains that were run together, and those that replaced failed ones and came later."""
+    n_chains = Count().read(manifest.configuration.get("n_chains", len(manifest.chains)))
+    return [chain for chain in chains if int(chain) < n_chains], [chain for chain in chains if int(chain) >= n_chains]
 
 
 def _newest_manifest(folder: Path) -> tuple[Manifest, list[str]]:
@@ -63,15 +120,10 @@ def _newest_manifest(folder: Path) -> tuple[Manifest, list[str]]:
 
 def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
     manifest, folder = run.manifest, run.folder
-    n_chains = Count().read(manifest.configuration.get("n_chains", len(manifest.chains)))
     bad_chunks = _bad_chunks(manifest, damaged)
     chains: _Files = {}
     changed = not manifest.finished or bool(damaged - {PREVIOUS})
-    # Chains that were run together are in step; those that replaced failed ones came later.
-    for group in (
-        [i for i in manifest.chains if int(i) < n_chains],
-        [i for i in manifest.chains if int(i) >= n_chains],
-    ):
+    for group in _groups(manifest, manifest.chains):
         kept, sentence = _whole_state(run, group, damaged, bad_chunks)
         chains |= kept
         if sentence:
@@ -84,6 +136,8 @@ def _mend(run: Run, damaged: set[str], done: list[str]) -> None:
     manifest.chains, manifest.previous = chains, {}
     if changed:
         manifest.finished, manifest.status, manifest.weights = False, {}, None
+        if manifest.files.pop(OUT_OF_FOLD, None) is not None:  # it is made of all draws
+            remove(inside(folder, OUT_OF_FOLD))
     run._forget_unused()
     if run.layout is not None and changed:
         run._submit(run._write_layout, run.layout)  # zarr needs a thread without an event loop, such as the writer's

@@ -8,6 +8,7 @@
     chains/0007/state-000012.safetensors  the newest checkpoint, and the one before
     chains/0007/final.safetensors       how the chain ended
     draws.zarr/                   draws, see `_draws.py`
+    out-of-fold.safetensors       predictions of rows by chains that left them out, if there are folds
 
 Files are written by one background thread, so that the chains do not wait for the disk.
 """
@@ -21,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, ParamSpec
+from typing import ParamSpec
 
 import numpy as np
 
@@ -33,24 +34,15 @@ from mile.storage._durable import remove, sync_folders, write_file
 from mile.storage._inside import check_entries, inside, is_record
 from mile.storage._lock import locked
 from mile.storage._manifest import NAME, Manifest, check_identity, copy_manifest, read_manifest
+from mile.storage._records import Record, chain_of, metadata_of, read_record
 from mile.storage._run_folder import check_space, clean, damaged_files, has_run, make_folder
 from mile.storage._tensors import read_tensors, write_tensors
-from mile.storage.schema import RECORD, RECORD_STATUS
 
 CHECKPOINT_SECONDS = 10.0
 _STATE = "state"  # the one kind of record that is replaced; "member", "start" and "final" stay
 _MOST_WAITING = 256  # chunks that may wait for the disk
 
 Arguments = ParamSpec("Arguments")
-
-
-class Record(NamedTuple):
-    """The checkpoint of one chain."""
-
-    stage: str
-    step: int
-    arrays: dict[str, np.ndarray]
-    n_draws: int = 0
 
 
 class Run:
@@ -140,7 +132,7 @@ class Run:
         self._submit(setattr, self.manifest, "layout", self.layout)
 
     def _write_layout(self, layout: Layout, status: Mapping[int, Status] | None = None) -> None:
-        """Write the metadata of the store, as far as it is new."""
+        """Write the metadata of the store that has changed."""
         manifest = self.manifest
         codes = [int((status or {}).get(chain, _draws.RUNNING)) for chain in layout.chain_ids]
         files = _draws.metadata(layout, codes)
@@ -165,7 +157,7 @@ class Run:
     # -- the run as a whole
 
     def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write a file that stays as it is."""
+        """Write a file that never changes afterwards."""
         path = inside(self.folder, name)
         digest = write_tensors(path, arrays, {})
         self._enter(name, path.stat().st_size, digest)
@@ -186,8 +178,24 @@ class Run:
         """Weights of the chains and then of their members in predictions, once the run is finished with some."""
         return None if self.manifest.weights is None else np.array(self.manifest.weights)
 
-    def finish(self, status: Mapping[int, Status], weights: np.ndarray | None = None) -> None:
+    def recall(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a file that the run keeps; None if there is none of that name."""
+        return read_tensors(self.folder / name, within=self.folder).arrays if name in self.manifest.files else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.manifest.finished
+
+    def finish(
+        self,
+        status: Mapping[int, Status],
+        weights: np.ndarray | None = None,
+        kept: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+    ) -> None:
         """Record that the run is finished, how each chain ended, and how much each counts in predictions.
+
+        `kept` has arrays to keep with it: the name of a file, and names of arrays in it.
 
         The files are then the same however often the run was interrupted.
         """
@@ -199,6 +207,10 @@ class Run:
         def complete() -> None:
             manifest = self.manifest
             assert self.layout is not None
+            for name, arrays in (kept or {}).items():
+                path = inside(self.folder, name)
+                digest = write_tensors(path, arrays, {})
+                self._enter(name, path.stat().st_size, digest)
             self._write_layout(self.layout, status)
             for files in manifest.chains.values():
                 files.pop(_STATE, None)
@@ -249,7 +261,7 @@ class Run:
             self._jobs.append(self._writer.submit(self._do, partial(function, *arguments, **options)))
 
     def _do(self, job: Callable[[], None]) -> None:
-        """Run a background job. After a failure none runs, lest a manifest vouch for a file that was not written."""
+        """Run a background job. After a failure no other runs: a manifest must not list a file that was not written."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -272,9 +284,7 @@ class Run:
 
     def _write_record(self, name: str, record: Record) -> None:
         path = inside(self.folder, name)
-        digest = write_tensors(
-            path, record.arrays, {"stage": record.stage, "step": record.step, "n_draws": record.n_draws}
-        )
+        digest = write_tensors(path, record.arrays, metadata_of(record, chain_of(name)))
         self._enter(name, path.stat().st_size, digest)
 
     def _enter(self, name: str, n_bytes: int, digest: str) -> None:
@@ -329,21 +339,6 @@ def open_run(
             yield run
         finally:
             run.close()
-
-
-def read_record(folder: Path, name: str) -> Record:
-    """Read and check a checkpoint of one chain.
-
-    Raises
-    ------
-    CorruptFileError, UntrustedFileError
-        If the file is damaged, or not a checkpoint of a chain.
-    """
-    path = folder / name
-    arrays, metadata = read_tensors(path, within=folder)
-    if "status" in arrays:
-        RECORD_STATUS.read(arrays["status"], path, ("status",))
-    return Record(arrays=arrays, **RECORD.read(metadata, path))
 
 
 def _number(name: str) -> int:

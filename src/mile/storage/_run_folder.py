@@ -14,6 +14,7 @@ from mile.storage.schema import FileEntry
 
 _logger = logging.getLogger("mile")
 DATA, SCALES = "data.safetensors", "scales.safetensors"
+OUT_OF_FOLD = "out-of-fold.safetensors"  # written when a run with folds is finished
 _KNOWN = ("run.lock", "run.owner")
 _SPARE_BYTES = 1 << 25  # beyond draws: checkpoints, metadata, temporary files
 
@@ -46,7 +47,7 @@ def _may_be_replaced(folder: Path, name: str) -> bool:
 
 
 def clean(folder: Path, manifest: Manifest) -> None:
-    """Delete the unfinished files of a killed process. Files of others stay, and the log mentions them."""
+    """Delete the unfinished files of a killed process. Files that are not part of a run stay and are logged."""
     others = check_entries(folder)
     for name in [entry.name for entry in entries(folder)]:
         if is_temporary(name) or (is_record(name) and name not in manifest.files):

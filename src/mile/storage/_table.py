@@ -5,6 +5,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,14 @@ class Table:
         ValueError
             If there is none of that name; the message lists those there are.
         """
-        if name not in self.columns:
+        place = self._places.get(name)
+        if place is None:
             raise _unknown(name, self.columns, self.source)
-        return self.arrays[self.columns.index(name)]
+        return self.arrays[place]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.columns)}
 
     def take(self, rows: np.ndarray) -> "Table":
         """Return some of the rows; messages still name the lines of the file."""

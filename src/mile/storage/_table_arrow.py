@@ -27,7 +27,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None, options: ReadOptions
             chosen = choose(opened.schema_arrow.names, columns, path)
             options.refuse_large(path, _CELL_BYTES * opened.metadata.num_rows * len(chosen))
             table = opened.read(columns=chosen)
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not a whole Parquet file: {' '.join(str(error).split())}") from error
         return Table(tuple(chosen), tuple(_from_arrow(pyarrow, table[name], name, path) for name in chosen), path.name)
 
@@ -49,7 +49,8 @@ def read_feather(path: Path, columns: Sequence[str] | None, options: ReadOptions
                 options.refuse_large(path, n_bytes)
                 batches.append(batch)
             table = pyarrow.Table.from_batches(batches, opened.schema)
-    except (pyarrow.ArrowException, OSError) as error:
+            table.validate(full=True)  # places of texts that lie outside would be read
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a whole Feather file: {' '.join(str(error).split())}") from error
     return Table(tuple(chosen), tuple(_from_arrow(pyarrow, table[name], name, path) for name in chosen), path.name)
 
@@ -86,7 +87,7 @@ def _from_arrow(pyarrow: ModuleType, column: "ChunkedArray", name: str, path: Pa
             return column.cast(pyarrow.float64(), safe=False).to_numpy()
         plain = column.cast(kind.value_type) if types.is_dictionary(kind) else column
         return np.array(plain.cast(pyarrow.string()).to_pylist(), object)
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: column {name!r} has type {kind}, which is neither numbers nor text.") from error
 
 

@@ -1,5 +1,6 @@
 """The reader of NPZ files: arrays by name."""
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -43,8 +44,9 @@ def read_npz_arrays(path: Path, options: ReadOptions = DEFAULT) -> dict[str, np.
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
                 sizes = {member.filename: member.file_size for member in members}
+                names = {name.removesuffix(".npy") for name in sizes}
                 too_large = sum(member.file_size for member in members)
-                if len(sizes) == len(members) and too_large <= options.limit(path):
+                if len(names) == len(members) and too_large <= options.limit(path):
                     for name, size in sizes.items():
                         with archive.open(name) as member:
                             arrays[name.removesuffix(".npy")] = _read_array(member, size)
@@ -53,16 +55,19 @@ def read_npz_arrays(path: Path, options: ReadOptions = DEFAULT) -> dict[str, np.
             part = f": {name!r} holds Python objects or is damaged" if name else ""
             raise ValueError(f"{path} is not an NPZ file of plain arrays{part}.") from error
     options.refuse_large(path, too_large)
-    if len(sizes) < len(members):
+    if len(names) < len(members):
         raise ValueError(f"{path} has two arrays of one name; write it again.")
     return arrays
 
 
 def _read_array(member: IO[bytes], size: int) -> np.ndarray:
-    """Read an array, whose header must not promise more than its member holds: numpy would make room for all of it."""
+    """Read an array whose header must not claim more than its member holds, because numpy would allocate all of it."""
     version = np.lib.format.read_magic(member)
     header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = header(member)
+    try:
+        shape, _, dtype = header(member)
+    except (SyntaxError, tokenize.TokenError, TypeError, RecursionError) as error:  # numpy reads it as Python
+        raise ValueError("The header cannot be read.") from error
     if dtype.itemsize * int(np.prod(shape, dtype=object)) > size:
         raise ValueError("The header promises more than there is.")
     member.seek(0)

@@ -1,4 +1,4 @@
-"""The reader of text files, CSV and its kin: columns of numbers or text, and the line at which each row begins."""
+"""The reader of CSV and similar text files: columns of numbers or text, and the line at which each row begins."""
 
 import csv
 import itertools
@@ -18,7 +18,7 @@ _BLOCK = 10_000  # rows held as text at a time
 
 
 class _TextTable(NamedTuple):
-    """A text file and how it is read; every pass opens it anew, because a packed one cannot go back."""
+    """A text file and how it is read; each pass reopens it, because a packed file cannot be rewound."""
 
     path: Path
     format: TextFormat
@@ -35,7 +35,7 @@ class _TextTable(NamedTuple):
 
 
 def read_text(path: Path, columns: Sequence[str] | None, options: ReadOptions) -> Table:
-    """Read a text table in the first encoding in which it can be."""
+    """Read a text table in the first encoding that works."""
     for encoding in encodings(path, options):
         try:
             return _read(_TextTable(path, find_format(path, encoding, options), options), columns)
@@ -92,7 +92,7 @@ def _records(file: TextIO, delimiter: str, path: Path) -> Iterator[tuple[int, in
 def _read_plain(
     file: TextIO, table: _TextTable, width: int, indices: list[int], start: int
 ) -> tuple[list[np.ndarray], np.ndarray] | None:
-    """Read the rest of a file in which these columns hold numbers only, quickly; None if it is not so simple."""
+    """Read quickly the rest of a file whose columns hold numbers only; None if there is anything else."""
     blank: list[int] = []
     delimiter, cells = table.format.delimiter, table.cells
     edge = re.escape(delimiter)

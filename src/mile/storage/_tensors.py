@@ -21,6 +21,7 @@ from mile._schema import HasShape, require
 from mile._types import Json
 from mile.storage._durable import Bytes, write_file
 from mile.storage._inside import inside, open_plain
+from mile.storage._mapped import MappedTensor, Stamp
 from mile.storage.schema import METADATA, SIGNATURE, TENSOR_TYPES, Entry, read_entries
 
 _LARGEST_HEADER = 1 << 20
@@ -116,8 +117,8 @@ def write_tensors(path: Path, arrays: Mapping[str, HasShape], metadata: Mapping[
 def read_tensors(path: Path, *, mapped_above: float = math.inf, within: Path | None = None) -> Tensors:
     """Read a file that `write_tensors` wrote; refuse any other.
 
-    Arrays of more than `mapped_above` bytes stay on disk as read-only memory maps. `within` is the run that the file
-    belongs to; no link is followed there.
+    Arrays of more than `mapped_above` bytes stay on disk as read-only maps that notice when the file changes. `within`
+    is the run that the file belongs to; no link is followed there.
 
     Raises
     ------
@@ -129,12 +130,13 @@ def read_tensors(path: Path, *, mapped_above: float = math.inf, within: Path | N
     if within is None and not stat.S_ISREG(path.stat().st_mode):
         raise UntrustedFileError(f"{path}: not a regular file.")
     with path.open("rb") if within is None else open_plain(inside(within, str(path.relative_to(within)))) as file:
+        stamp = Stamp.of(os.fstat(file.fileno()))
         entries, metadata, start = _read_header(file, path)
         arrays = {}
         for name, entry in entries.items():
             where, dtype = start + entry.data_offsets[0], entry.numpy_type
             if entry.n_bytes > mapped_above:
-                arrays[name] = np.memmap(path, dtype, "r", where, entry.shape)
+                arrays[name] = MappedTensor.of(path, stamp, dtype, where, entry.shape)
             else:
                 arrays[name] = np.empty(entry.shape, dtype)
                 file.seek(where)

@@ -29,7 +29,7 @@ class TextFormat(NamedTuple):
     decimal: str
 
     def remark(self, path: Path, options: ReadOptions) -> str:
-        """Say what was assumed, if it is neither ordinary nor what the user said; else return nothing."""
+        """Say what was assumed, unless it is ordinary or the user's own choice; else return nothing."""
         usual = "\t" if without_packing(path).endswith(".tsv") else ","
         parts = []
         if options.delimiter is None and self.delimiter != usual:
@@ -95,7 +95,7 @@ def _regularity(head: str, delimiter: str) -> tuple[bool, int]:
 
 
 def _find_decimal(head: str, delimiter: str) -> str:
-    """Return a comma if the first rows have numbers with one, and none with a point."""
+    """Return a comma if numbers in the first rows have decimal commas, and none has a decimal point."""
     if delimiter == ",":
         return "."
     cells = [cell.strip() for row in itertools.islice(_rows(head, delimiter), 1, None) for cell in row]

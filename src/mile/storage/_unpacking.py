@@ -15,7 +15,7 @@ _SUFFIXES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What the user says of files; None: it is found out.
+    """What the user says about files; None means that it is detected.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ SEED = Count(0, 2**32 - 1)
 
 
 def check_format(content: object, newest: int, source: object) -> None:
-    """Refuse a format that is newer than this library, before the fields that it has."""
+    """Refuse a format that is newer than this library, before its fields are read."""
     number = content.get("format") if isinstance(content, Mapping) else None
     is_known = type(number) is int and 1 <= number <= newest
     require(is_known, f"the file has format {quote(number)}; this version of mile reads up to {newest}.", source)
@@ -213,11 +213,6 @@ def check_draws(files: Mapping[str, FileEntry], layout: Layout, rows: list[int],
 
 OWNER = Fields(dict, {"pid": Count(), "host": Text()})
 
-# The checkpoint of a chain
-
-RECORD = Fields(dict, {"stage": Text(), "step": Count()}, {"n_draws": Count()})
-RECORD_STATUS = Tensor("i", ())
-
 # A model file
 
 MODEL_FORMAT = 2  # this reader knows all formats up to this one
@@ -277,6 +272,45 @@ def check_fit_tensors(arrays: Mapping[str, HasShape], dimension: int) -> None:
     require(len(np.unique(ids)) == n_chains and ids.min() >= 0, "chain_ids must be different numbers from 0 on.")
 
 
+OUT_OF_FOLD_PREFIX = "oof."  # of arrays about rows that chains left out; a fit without folds has none
+_OF_ROW = ("oof.score.", "oof.ensemble.", "oof.value.")
+_MOST_NAMES = 40
+
+
+def check_out_of_fold(arrays: Mapping[str, np.ndarray], n_chains: int) -> None:
+    """Check names, types, shapes and values of what was kept of left-out rows.
+
+    Raises
+    ------
+    UntrustedFileError
+        If one is missing or unknown, or does not fit the chains and the others.
+    """
+    require("oof.fold" in arrays and "oof.n_folds" in arrays, "the folds of the left-out rows are missing.")
+    fold = Tensor("int32", (None,)).read(arrays["oof.fold"], place=("oof.fold",))
+    count = Tensor("int32", ()).read(arrays["oof.n_folds"], place=("oof.n_folds",))
+    n_folds = Count(1, n_chains).read(int(count), place=("oof.n_folds",))
+    of_row = [name for name in arrays if name.startswith(_OF_ROW)]
+    is_named = all(name.rpartition(".")[2].isascii() and name.rpartition(".")[2].isidentifier() for name in of_row)
+    require(is_named and len(of_row) <= _MOST_NAMES, "an array of left-out rows has an impossible name.")
+    of_slots = Tensor("float64", (-(-n_chains // n_folds), len(fold)))
+    schemas = {
+        "oof.fold": Tensor("int32", (len(fold),)),
+        "oof.n_folds": Tensor("int32", ()),
+        "oof.number": Tensor("int64", (len(fold),)),
+        "oof.weight": Tensor("float32", (len(fold),), is_finite=True, is_positive=True),
+        "oof.chain_log_density": of_slots,
+        "oof.member_log_density": of_slots,
+        **dict.fromkeys(of_row, Tensor("float64", (len(fold),))),
+    }
+    found = Fields(dict, schemas).read(arrays)
+    require(len(fold) > 0 and fold.min() >= 0 and fold.max() < n_folds, "the folds of left-out rows are impossible.")
+    number = found["oof.number"]
+    require(number.min() >= 0 and len(np.unique(number)) == len(number), "left-out rows must be different rows.")
+    require(not any(np.isnan(found[name]).any() for name in of_row), "scores of left-out rows must be numbers.")
+    std, distance = (found.get(f"oof.value.{name}", np.ones(1)) for name in ("std", "distance"))
+    require((std > 0.0).all() and (distance >= 0.0).all(), "predictions of left-out rows are impossible.")
+
+
 class StatusCodes(NamedTuple):
     """Status of each chain as a whole, of its member's training, and of its sampling."""
 
@@ -301,9 +335,9 @@ def read_status(arrays: Mapping[str, np.ndarray]) -> StatusCodes:
     return found
 
 
-def read_code(number: object) -> Status:
+def read_code(number: object, source: object = "") -> Status:
     """Return the status that a number stands for."""
-    return Status(Count(0, max(Status)).read(number, place=("the status of a chain",)))
+    return Status(Count(0, max(Status)).read(number, source, ("the status of a chain",)))
 
 
 # What a model file or a run keeps of the estimator that began it
