@@ -5,6 +5,7 @@ from mile.execution.base import Backend, Done, Fingerprint, Flaw, Program, Task,
 from mile.execution.dask import DaskBackend
 from mile.execution.devices import Devices
 from mile.execution.in_process import InProcess
+from mile.execution.tls import tls_security
 
 __all__ = [
     "Backend",
@@ -18,4 +19,5 @@ __all__ = [
     "Task",
     "WorkerPool",
     "choose_backend",
+    "tls_security",
 ]

@@ -65,7 +65,7 @@ def choose(answers: Sequence[Answer], *, needs_two: bool, knows_failure: bool, o
 
 
 def last_resort(answers: Sequence[Answer]) -> list[Answer]:
-    """Return one of each different answer without a flaw, when no more answers can be had."""
+    """Return one of each distinct answer without a flaw, for when no worker can give another."""
     sound = [answer for answer in answers if answer.flaw is None]
     return list({answer.token: answer for answer in sound}.values())
 

@@ -287,7 +287,7 @@ def _words(answer: Answer) -> str:
 
 
 def _blame(name: str, wrong: Answer, right: Answer, *, is_let_go: bool) -> None:
-    """Warn which worker was wrong, and how."""
+    """Warn which worker returned a wrong result, and what was wrong with it."""
     who = f"The worker {wrong.place} on host {wrong.outcome.host}" if wrong.place != HERE else "This process"
     found = _words(wrong) + ("" if wrong.flaw is not None else f" than {right.where}")
     consequence = (

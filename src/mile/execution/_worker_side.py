@@ -38,7 +38,7 @@ class Admission(WorkerPlugin):
         self._identify, self._expected, self._resource = identify, expected, resource
 
     async def setup(self, worker: Worker) -> None:
-        """Admit a worker as it joins, or at once if it has joined."""
+        """Admit a worker: when it joins, or now if it has joined already."""
         found = await asyncio.to_thread(identify_here, self._identify)
         if self._expected is None or found == self._expected:
             await worker.set_resources(**{self._resource: float(worker.state.nthreads)})
@@ -58,7 +58,7 @@ class Sharing(WorkerPlugin):
         self.name, self._value = name, value
 
     def setup(self, worker: Worker) -> None:
-        """Keep the data on a worker as it joins, or at once if it has joined."""
+        """Keep the data on a worker: when it joins, or now if it has joined already."""
         _received[self.name] = self._value
 
     def teardown(self, worker: Worker) -> None:

@@ -23,7 +23,7 @@ from mile._types import PyTree
 from mile.execution._answers import HERE
 from mile.execution._dispatch import Dispatch
 from mile.execution.base import Done, Fingerprint, Identify, Report, Task
-from mile.execution.dask_client import Client, Future, Outcome, WorkerPlugin
+from mile.execution.dask_client import Client, Future, Outcome, Security, WorkerPlugin
 from mile.execution.in_process import InProcess
 
 _CONNECT_SECONDS = 10.0
@@ -58,6 +58,9 @@ class DaskBackend:
         Share of the tasks, between 0 and 1, that are computed a second time on another worker and compared bit by
         bit. Seed and number of a task decide, not chance. A single worker is asked twice; where two answers differ, a
         third worker or this process decides. Not where `statistical` allows other bits.
+    security
+        A `distributed.security.Security` with certificates, or what `tls_security` returns, for a cluster whose traffic
+        is encrypted with TLS; with an address only, because a client has its own.
 
     Raises
     ------
@@ -77,8 +80,16 @@ class DaskBackend:
     block_seconds: float = 10.0
     patience: float = 60.0
     verify: float = field(default=0.02, kw_only=True)
+    security: Security | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.security is not None and not isinstance(self.client, str):
+            raise ValueError(
+                "security belongs to the address of a scheduler, such as client='tls://scheduler:8786'; a "
+                "distributed.Client has its own."
+            )
+        if isinstance(self.client, str) and self.security is not None and not self.client.startswith("tls://"):
+            raise ValueError(f"with security the address must begin with tls://; got {self.client!r}.")
         check_number("block_seconds", self.block_seconds, positive=True)
         check_number("patience", self.patience, positive=True)
         check_number("verify", self.verify, smallest=0.0, largest=1.0)
@@ -117,14 +128,16 @@ class DaskBackend:
         if not isinstance(self.client, str):
             raise ValueError(f"client must be a distributed.Client, an address or None; got {self.client!r}.")
         try:
-            client = distributed.Client(self.client, set_as_default=False, timeout=_CONNECT_SECONDS)
+            client = distributed.Client(
+                self.client, set_as_default=False, timeout=_CONNECT_SECONDS, security=self.security
+            )
             return cast(Client, client), True
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, TypeError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ClusterError(
-                f"No Dask scheduler answers at {self.client} ({reason}). Start one with `dask scheduler`, or check the "
-                "address and whether this machine can reach it."
-            ) from None
+            advice = "Start one with `dask scheduler`, or check the address and whether this machine can reach it."
+            if self.client.startswith("tls://"):
+                advice += " Its certificates must be signed by the authority that is given (security=, --dask-tls-ca)."
+            raise ClusterError(f"No Dask scheduler answers at {self.client} ({reason}). {advice}") from None
 
 
 class _Identified(NamedTuple):
@@ -221,7 +234,7 @@ class DaskWorkerPool:
         self._plugins.append(plugin.name)
 
     def _glance(self, answers: _Identified | None = None) -> None:
-        """Look which workers are there; warn of those that are refused."""
+        """Find out which workers are there; warn of those that are refused."""
         self._glanced = time.monotonic()
         workers = self.client.scheduler_info(n_workers=-1).get("workers")
         if workers is None:  # the client has given up on the scheduler

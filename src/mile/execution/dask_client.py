@@ -35,6 +35,14 @@ class SchedulerInfo(TypedDict, total=False):
     workers: dict[str, WorkerInfo]
 
 
+class Security(Protocol):
+    """Certificates and their keys; a `distributed.security.Security`."""
+
+    def get_connection_args(self, role: str) -> Mapping[str, object]:
+        """Return what a connection of a client, worker or scheduler needs."""
+        ...
+
+
 @runtime_checkable
 class SchedulerLink(Protocol):
     """The client's connection to its scheduler."""
@@ -125,7 +133,7 @@ class Client(Protocol):
         ...
 
     def wait_for_workers(self, n_workers: int, timeout: float) -> None:
-        """Wait until so many workers have joined."""
+        """Wait until this number of workers has joined."""
         ...
 
     def register_plugin(self, plugin: "WorkerPlugin") -> object:
