@@ -127,7 +127,7 @@ class AbstractFeatureEncoder(ABC):
         return {}
 
     def n_columns(self, n_features: int) -> int | None:
-        """Return the number of columns of X that give so many features; None if it is not known."""
+        """Return the number of columns of X that give this number of features; None if it is not known."""
         return None
 
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:

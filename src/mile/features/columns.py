@@ -38,6 +38,8 @@ class Learning:
         Categories of more levels than that are encoded by the response.
     fewest_rows
         Levels of fewer rows than that are pooled.
+    pieces
+        How many pieces with a feature each the range of a number is cut into; zero: none.
     """
 
     weight: Float[np.ndarray, " row"]
@@ -45,6 +47,7 @@ class Learning:
     squash: bool = True
     most_levels: int = 30
     fewest_rows: int = 5
+    pieces: int = 0
 
 
 class Counts(NamedTuple):
@@ -107,7 +110,7 @@ class AbstractColumn(ABC):
         return False
 
     def write_training(self, values: AbstractValues, out: Float[np.ndarray, "row feature"], learning: Learning) -> None:
-        """Write the features of the training rows, which a column that has learned from y must not take from itself."""
+        """Write the features of the training rows; a column that has learned from y leaves out each row's own y."""
         self.write_into(values, out, slice(None))
 
     @property
@@ -202,7 +205,7 @@ def _with_unreadable(counts: Counts, values: AbstractValues, read: AbstractValue
 
 
 def smooth_clip(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Return values that are as they were near zero and level off at ±3."""
+    """Return values unchanged near zero and leveling off at ±3."""
     values = np.clip(values, -_LARGEST_BEFORE_CLIP, _LARGEST_BEFORE_CLIP)
     return values / np.sqrt(1.0 + np.square(values / LARGEST))
 

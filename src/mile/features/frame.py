@@ -94,7 +94,9 @@ class Frame:
         if isinstance(table, Mapping):
             return _from_mapping(table)
         if isinstance(table, np.ma.MaskedArray):
-            return _from_array(np.ma.filled(table.astype(object), None))
+            cells = np.array(table.data, object)
+            cells[np.ma.getmaskarray(table)] = None
+            return _from_array(cells)
         if isinstance(table, np.ndarray):
             return _from_array(np.asarray(table))  # a matrix has other rows than an array
         if isinstance(table, Sequence):

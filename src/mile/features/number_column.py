@@ -1,4 +1,4 @@
-"""A column of numbers: one feature on a common scale, and one that says where the number is missing."""
+"""A column of numbers: a feature on a common scale, those of pieces of its range if asked for, one for missing."""
 
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float
 
+from mile._errors import UntrustedFileError
 from mile._types import Json
 from mile.features.base import Tensors
 from mile.features.columns import (
@@ -22,6 +23,7 @@ from mile.features.columns import (
     weighted_share,
 )
 from mile.features.numbers import Standardizer
+from mile.features.pieces import Edges, are_edges, learn_edges, n_pieces_of, piece_labels, write_pieces
 from mile.features.values import AbstractValues, Numbers
 
 _QUARTILES = (0.25, 0.5, 0.75)
@@ -51,6 +53,8 @@ class NumberColumn(AbstractColumn):
         Whether the clip is applied.
     is_running
         Whether the numbers look like those of rows: whole, all different, and rising or without large gaps.
+    edges
+        Ends of the pieces of the range that have a feature each; none: there are no pieces.
     """
 
     kind = "number"
@@ -63,6 +67,7 @@ class NumberColumn(AbstractColumn):
     missing: float = 0.0
     squash: bool = True
     is_running: bool = False
+    edges: Edges = ()
 
     @classmethod
     def learn(cls, values: AbstractValues, learning: Learning) -> Self | None:
@@ -94,23 +99,26 @@ class NumberColumn(AbstractColumn):
             missing=missing,
             squash=learning.squash,
             is_running=running,
+            edges=learn_edges(known, weight, learning.pieces) if scale > 0 else (),
         )
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The number itself, and whether it is missing."""
-        return ("",) * (self.scale > 0) + (MISSING,) * (self.missing > 0)
+        """The number itself, the pieces of its range, and whether it is missing."""
+        return ("",) * (self.scale > 0) + piece_labels(self.edges) + (MISSING,) * (self.missing > 0)
 
     def read(self, values: AbstractValues) -> Numbers:
         """Return values as numbers."""
         return values.numbers()
 
     def write_into(self, values: AbstractValues, out: Float[np.ndarray, "row feature"], rows: slice) -> Counts:
-        """Write scaled numbers and the indicator."""
+        """Write scaled numbers, their places in the pieces, and the indicator."""
         x = values.numbers().values[rows].astype(np.float64)
         infinite = np.isinf(x)
         empty = np.isnan(x) | infinite
         x[empty] = self.fill
+        if self.edges:
+            write_pieces(x, self.edges, out[:, 1 : 1 + n_pieces_of(self.edges)])
         if self.scale > 0:
             with np.errstate(over="ignore"):  # infinity is cut
                 x = (x - self.center) / self.scale
@@ -125,6 +133,8 @@ class NumberColumn(AbstractColumn):
         """Say what the range is and how it was scaled."""
         how = "scaled by quartiles, smoothly clipped" if self.squash else "standardized"
         treatment = how if self.scale > 0 else "one value: only whether it is missing"
+        if self.edges:
+            treatment += f", and {n_pieces_of(self.edges)} pieces"
         if self.missing > 0 and self.scale > 0:
             treatment += "; missing: median and an indicator"
         if self.is_running:  # kept, because it may be a time; only the user knows
@@ -133,20 +143,35 @@ class NumberColumn(AbstractColumn):
         return ColumnReport(name, self.kind, span, self.missing, treatment, is_running=self.is_running)
 
     def fields(self) -> dict[str, Json]:
-        """Return all numbers."""
-        return asdict(self)
+        """Return all numbers; edges only where there are any, as files were before there were pieces."""
+        fields: dict[str, Json] = {name: value for name, value in asdict(self).items() if name != "edges"}
+        edges: Json = list(self.edges)
+        return {**fields, "edges": edges} if self.edges else fields
 
     @classmethod
     def restore(cls, fields: Fields, tensors: Tensors) -> Self:
         """Return the column that a file has kept."""
-        expect(fields, tensors, set(cls.__dataclass_fields__))
+        expect({"edges": [], **fields}, tensors, set(cls.__dataclass_fields__))
+        edges = _edges_in(fields)
+        scale = number_in(fields, "scale", low=0.0)
+        if edges and scale == 0.0:
+            raise UntrustedFileError("a column of one number has no pieces.")
         return cls(
             **{name: number_in(fields, name) for name in ("center", "fill", "low", "high")},
-            scale=number_in(fields, "scale", low=0.0),
+            scale=scale,
             missing=number_in(fields, "missing", 0.0, 1.0),
             squash=flag_in(fields, "squash"),
             is_running=flag_in(fields, "is_running"),
+            edges=edges,
         )
+
+
+def _edges_in(fields: Fields) -> Edges:
+    given = fields.get("edges", [])
+    numbers = [edge for edge in given if type(edge) is float] if isinstance(given, list) else []
+    if not isinstance(given, list) or len(numbers) < len(given) or not are_edges(numbers):
+        raise UntrustedFileError("the edges of a column must be numbers that rise.")
+    return tuple(numbers)
 
 
 def indicator(share: float) -> Float[np.ndarray, " value"]:

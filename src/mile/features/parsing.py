@@ -96,7 +96,7 @@ def time_and_clock(dates: Iterable[datetime | None]) -> tuple[np.ndarray, np.nda
 
 
 def spelled(number: float | np.floating) -> str:
-    """Return a finite number as text, the same one for 3, 3.0 and "3"."""
+    """Return a finite number as text, with the same text for 3, 3.0 and "3"."""
     return str(int(number)) if number == np.floor(number) else str(number)
 
 

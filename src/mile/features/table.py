@@ -16,6 +16,7 @@ from mile.features.columns import AbstractColumn, Counts, Learning, Writing, wri
 from mile.features.duplicates import without_duplicates
 from mile.features.frame import Frame, listed
 from mile.features.kinds import KINDS, learn_column
+from mile.features.pieces import MOST_PIECES
 from mile.features.table_file import column_tensors, read_columns, read_json
 from mile.features.target_means import targets_of
 from mile.features.values import AbstractValues
@@ -69,6 +70,8 @@ class TableEncoder(AbstractFeatureEncoder):
         A category of more levels is encoded by means of the response.
     fewest_rows
         Levels of fewer training rows are pooled.
+    pieces
+        Numbers get a feature for each of so many pieces of their range, cut at quantiles; zero: they stay one feature.
     names_in, columns
         What was learned; set by `fit`.
     is_named
@@ -93,6 +96,7 @@ class TableEncoder(AbstractFeatureEncoder):
     squash: str = "smooth"
     most_levels: int = 30
     fewest_rows: int = 5
+    pieces: int = 0
     names_in: tuple[str, ...] = ()
     columns: tuple[AbstractColumn, ...] = ()
     is_named: bool = True
@@ -101,6 +105,9 @@ class TableEncoder(AbstractFeatureEncoder):
         check_choice("squash", self.squash, _SQUASHES)
         check_count("most_levels", self.most_levels, 2)
         check_count("fewest_rows", self.fewest_rows)
+        check_count("pieces", self.pieces, 0)
+        if self.pieces == 1 or self.pieces > MOST_PIECES:
+            raise ValueError(f"pieces must be 0 or between 2 and {MOST_PIECES}; got {self.pieces}.")
         if not isinstance(self.kinds, Mapping):
             raise ValueError(f"kinds must be a mapping of names of columns to kinds; got {self.kinds!r}.")
         # Names of columns are texts in a frame.
@@ -224,12 +231,13 @@ class TableEncoder(AbstractFeatureEncoder):
         """Return how it learns."""
         kinds = json.dumps(dict(self.kinds), sort_keys=True)
         sizes = {"most_levels": self.most_levels, "fewest_rows": self.fewest_rows}
+        sizes |= {"pieces": self.pieces} if self.pieces else {}  # as files were before there were pieces
         return {"kinds": kinds, "squash": self.squash, "is_named": self.is_named} | sizes
 
     @classmethod
     def restore(cls, tensors: Tensors, settings: Mapping[str, Plain], n_features: int) -> Self:
         """Return the encoder that a file has kept."""
-        if set(settings) != {"kinds", "squash", "is_named", "most_levels", "fewest_rows"}:
+        if set(settings) - {"pieces"} != {"kinds", "squash", "is_named", "most_levels", "fewest_rows"}:
             raise UntrustedFileError("the settings of a table encoder are not those that it has.")
         if type(settings["is_named"]) is not bool:
             raise UntrustedFileError("is_named must be true or false.")
@@ -243,6 +251,7 @@ class TableEncoder(AbstractFeatureEncoder):
                 squash=str(settings["squash"]),
                 most_levels=settings["most_levels"],  # pyright: ignore[reportArgumentType]: checked when built
                 fewest_rows=settings["fewest_rows"],  # pyright: ignore[reportArgumentType]: the same
+                pieces=settings.get("pieces", 0),  # pyright: ignore[reportArgumentType]: the same
                 names_in=names,
                 columns=columns,
                 is_named=settings["is_named"],
@@ -279,6 +288,7 @@ class TableEncoder(AbstractFeatureEncoder):
             squash=self.squash == "smooth",
             most_levels=self.most_levels,
             fewest_rows=self.fewest_rows,
+            pieces=self.pieces,
         )
 
     def _matched(self, frame: Frame) -> "Iterator[_Match]":

@@ -1,4 +1,4 @@
-"""Columns of a table as tensors that a file can hold, and back with everything checked."""
+"""Columns of a table as tensors for a file, and columns from such tensors, with everything checked."""
 
 import json
 from collections.abc import Sequence

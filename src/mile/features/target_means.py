@@ -86,7 +86,7 @@ def _sums(
 def _shrunken(
     counts: Float[np.ndarray, " group"], sums: Float[np.ndarray, "group target"], squares: Float[np.ndarray, " target"]
 ) -> Float[np.ndarray, "group target"]:
-    """Return the means of groups from sums over rows; nothing is known of any group without rows."""
+    """Return the means of groups from sums over rows; a group without rows gets the overall mean."""
     total = counts.sum()
     if total <= 0:
         return np.zeros_like(sums)
