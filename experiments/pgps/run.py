@@ -85,7 +85,7 @@ def moves(info: dict[str, Any]) -> dict[str, int]:
 def sampler_of(cell: Cell) -> Any:
     """Return the sampler behind a row."""
     settings = EXPERIMENT.methods[fit_of(cell.method)]
-    sampler: Any = configure(settings["sampler"], "paper", **settings.get("budget", {}))
+    sampler: Any = configure(settings["sampler"], settings.get("preset", "paper"), **settings.get("budget", {}))
     return replace(sampler, **settings.get("options", {}), **settings.get(cell.protocol, {}))
 
 
@@ -98,7 +98,7 @@ def place(cell: Cell) -> tuple[str, str]:
     """Return the folder of a row's fit among the runs, and its name there; MILE's is the same for both protocols."""
     name = fit_of(cell.method)
     folder = "pgps-corrected" if name == "MILE" else f"pgps-{cell.protocol}"
-    return folder, f"{cell.dataset}-{name}-{cell.split}"
+    return folder, f"{cell.dataset}-{EXPERIMENT.methods[name].get('run', name)}-{cell.split}"
 
 
 def is_fitted(cell: Cell, bench: Workbench) -> bool:
@@ -108,7 +108,7 @@ def is_fitted(cell: Cell, bench: Workbench) -> bool:
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Show the NLL of each method on each table."""
-    draw_beside_paper(EXPERIMENT, rows, path, ("PGPS", "PGPS-0.01", "DE", "MILE"), "nll")
+    draw_beside_paper(EXPERIMENT, rows, path, ("PGPS-shared", "PGPS-published", "PGPS-corrected", "DE", "MILE"), "nll")
 
 
 WORK = Work(measure=measure, columns=COLUMNS, load=load_classes, is_fitted=is_fitted, draw=draw)

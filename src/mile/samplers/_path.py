@@ -26,10 +26,19 @@ class Slope(NamedTuple):
     rate: Float[Array, "*particle"]
 
 
+class Ends(NamedTuple):
+    """The target at a particle, and what the derivative in t has of it, which may be of other rows."""
+
+    value: Scalar
+    gradient: Position
+    rate_value: Scalar
+    rate_gradient: Position
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["start_scale", "start_widening", "target_shrinkage"],
-    meta_fields=["batch_size", "rescale_batches"],
+    meta_fields=["batch_size", "rescale_batches", "own_batches", "softmax_twice", "accumulate_gradients"],
 )
 @dataclass(frozen=True, kw_only=True)
 class Route:
@@ -43,32 +52,90 @@ class Route:
     target_shrinkage: Number  # beta
     batch_size: int
     rescale_batches: bool
+    own_batches: bool = False
+    softmax_twice: bool = False
+    accumulate_gradients: bool = False
 
     def slope(self, position: Position, time: Number, target: Target) -> Slope:
         """Return p_t at one particle, without the constants of p_0 and p_1."""
+        value, gradient = target.value_and_grad(position / self._shrinkage(time))
+        return self._slope(position, time, Ends(value, gradient, value, gradient))
+
+    def _shrinkage(self, time: Number) -> Number:
+        return self.target_shrinkage + (1.0 - self.target_shrinkage) * time
+
+    def _slope(self, position: Position, time: Number, ends: "Ends") -> Slope:
+        """Put p_t together from what is known of the target."""
         alpha, beta = self.start_widening, self.target_shrinkage
-        widening, shrinkage = 1.0 - alpha * time, beta + (1.0 - beta) * time
+        widening, shrinkage = 1.0 - alpha * time, self._shrinkage(time)
         start_gradient = -widening * position / self.start_scale**2
         start = 0.5 * widening * (position @ start_gradient)
-        end, end_gradient = target.value_and_grad(position / shrinkage)
         start_rate = -start - alpha * (1.0 - time) * (position @ start_gradient)
-        end_rate = end - (1.0 - beta) * time / shrinkage**2 * (position @ end_gradient)
+        end_rate = ends.rate_value - (1.0 - beta) * time / shrinkage**2 * (position @ ends.rate_gradient)
         return Slope(
-            logdensity=(1.0 - time) * start + time * end,
-            gradient=(1.0 - time) * widening * start_gradient + time / shrinkage * end_gradient,
+            logdensity=(1.0 - time) * start + time * ends.value,
+            gradient=(1.0 - time) * widening * start_gradient + time / shrinkage * ends.gradient,
             rate=start_rate + end_rate,
         )
 
     def slopes(self, particles: Particles, time: Number, target: Target) -> tuple[Slope, Finite]:
-        """Return p_t at each particle, and where it is finite."""
-        found = jax.vmap(lambda position: self.slope(position, time, target))(particles)
-        return found, jnp.isfinite(found.logdensity + found.rate + jnp.sum(found.gradient, axis=1))
+        """Return p_t at each particle by the same rows, and where it is finite."""
+        return _with_finite(jax.vmap(lambda position: self.slope(position, time, target))(particles))
+
+    def slopes_by_batches(
+        self,
+        key: Key,
+        particles: Particles,
+        time: Number,
+        target: Target,
+        sums: Particles | None = None,
+        *,
+        for_field: bool,
+    ) -> tuple[Slope, Finite, Number, Particles | None]:
+        """Return p_t at each particle by what one step sees of the rows, where it is finite, and the share of the rows.
+
+        With `own_batches` each particle draws its rows. `for_field`: the rate is needed, whose value and whose gradient
+        draw rows anew, as they do in the original. The last result is `sums` with the gradients of this step.
+        """
+        if self.softmax_twice:
+            target = target.with_softmax_twice()
+        if not self.own_batches:
+            batch, share = self.batch(key, target)
+            return *self.slopes(particles, time, batch), share, sums
+
+        def of_particle(key: Key, position: Position, summed: Position | None) -> tuple[Slope, Position | None]:
+            keys, place = jax.random.split(key, 3), position / self._shrinkage(time)
+            value, gradient = self._own_rows(keys[0], target).value_and_grad(place)
+            if summed is None and not for_field:
+                return self._slope(position, time, Ends(value, gradient, value, gradient)), None
+            rate_gradient = self._own_rows(keys[1], target).value_and_grad(place)[1]
+            if summed is not None:
+                prior = target.prior_gradient(place)
+                once = summed + gradient - prior
+                summed = once + rate_gradient - prior
+                gradient, rate_gradient = once + prior, summed + prior
+            rate_value = self._own_rows(keys[2], target).logdensity(place) if for_field else value
+            return self._slope(position, time, Ends(value, gradient, rate_value, rate_gradient)), summed
+
+        found, summed = jax.vmap(of_particle)(jax.random.split(key, len(particles)), particles, sums)
+        slope, finite = _with_finite(found)
+        if sums is not None and summed is not None:
+            sums = jnp.where(finite[:, None], summed, sums)
+        n_gradients = 1.0 if sums is None else 2.0  # each on its own rows
+        return slope, finite, n_gradients * target.random_share(self.batch_size), sums
+
+    def _own_rows(self, key: Key, target: Target) -> Target:
+        return target.random_rows(key, self.batch_size, scaled=self.rescale_batches)
 
     def batch(self, key: Key, target: Target) -> tuple[Target, Number]:
-        """Return the target as one step sees it, and which share of the rows that is."""
+        """Return the target as one step of all particles sees it, and which share of the rows that is."""
         order, first = target.shuffled(key), jnp.zeros((), jnp.int32)
         batch = target.minibatch(order, first, self.batch_size, scaled=self.rescale_batches)
         return batch, 1.0 if batch is target else target.minibatch_share(self.batch_size)
+
+
+def _with_finite(found: Slope) -> tuple[Slope, Finite]:
+    return found, jnp.isfinite(found.logdensity + found.rate + jnp.sum(found.gradient, axis=1))
 
 
 class Field(NamedTuple):
@@ -178,6 +245,7 @@ class Cloud(NamedTuple):
     field: Field
     optimizer: optax.OptState
     tally: CloudTally
+    sums: Particles | None = None  # of the likelihood's gradients, where they accumulate
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["step_size"], meta_fields=["limit_drift"])
@@ -196,8 +264,10 @@ class Langevin:
     def step(self, key: Key, cloud: Cloud, route: Route, target: Target) -> tuple[Cloud, Scalar]:
         """Move each particle once; return also the mean log density before."""
         batch_key, noise_key = jax.random.split(key)
-        batch, share = route.batch(batch_key, target)
-        slope, finite = route.slopes(cloud.particles, cloud.time, batch)
+        slope, finite, share, sums = route.slopes_by_batches(
+            batch_key, cloud.particles, cloud.time, target, cloud.sums, for_field=False
+        )
+        cloud = cloud._replace(sums=sums)
         drift = self.step_size * slope.gradient
         if self.limit_drift:
             longest = _LONGEST_DRIFT * jnp.sqrt(2.0 * self.step_size * drift.shape[1])

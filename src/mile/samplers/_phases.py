@@ -24,7 +24,7 @@ from mile.samplers._decoherence import (
     length_from_moments,
     update_moments,
 )
-from mile.samplers._step_size import Geometric, Linear, StepSize
+from mile.samplers._step_size import EnergySchedule, StepSize
 from mile.samplers._virial import Virial
 from mile.samplers.base import (
     HISTORY,
@@ -103,7 +103,7 @@ class MileStepSizePhase:
     n_steps: int
     first_steps: int
     total_steps: int
-    schedule: Linear | Geometric
+    schedule: EnergySchedule
     step_size: float
     memory: float
     trust: float

@@ -61,6 +61,9 @@ class Phase(Protocol):
     A phase is a pytree. Its leaves, such as budgets, enter compiled code as arguments, so that one program serves
     all their values; static is only what decides shapes. The name should be neither: then phases that differ in
     numbers alone share their programs. It is also a dataclass: a time limit replaces its budget.
+
+    Checkpoints hold the carry, and some names in it have a meaning there, see `sampling/record_checks.py`: `index` and
+    `steps` count steps, and a healthy chain has no NaN.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]

@@ -7,7 +7,7 @@ from mile import _registry
 from mile._checks import check_count, check_flag, check_number
 from mile.samplers import _mclmc
 from mile.samplers._phases import MileLengthPhase, MileSamplingPhase, MileStepSizePhase
-from mile.samplers._step_size import Geometric, Linear, check_schedule
+from mile.samplers._step_size import EnergySchedule, Geometric, Linear, check_schedule
 from mile.samplers.base import SamplerDefaults, check_budgets, check_fractions
 
 _SMALLEST_BUFFER = 512  # samples of phase III; below, memory is not worth a program of its own
@@ -31,9 +31,11 @@ class Mile(SamplerDefaults):
     sampling_steps: int = 10_000  # section 3.3
     n_draws: int = 1_000  # section 3.3: thinning 10
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)  # section 3.3: share of the three phases
-    schedule: Linear | Geometric = Linear()  # section 3.2: 0.5 to 0.1
+    schedule: EnergySchedule = Linear()  # section 3.2: 0.5 to 0.1
     step_size: float | None = None  # section 3.2: the optimizer's learning rate; None leaves it to the caller
-    step_size_memory: float = 100.0  # section 3.2, "effective sample size": the average remembers about half as many
+    # Section 3.2, "effective sample size": the average remembers about half as many. None: the text's rule, a tenth of
+    # the draws but at least 100; the authors' code has 100 whatever the draws.
+    step_size_memory: float | None = 100.0
     trust: float = 1.5  # figure 5d
     length_factor: float = 0.4  # Robnik et al. 2023: L = 0.4 step_size x autocorrelation time
     n_coordinates: int = 2_000  # section 3.2, phase III bottleneck
@@ -51,7 +53,8 @@ class Mile(SamplerDefaults):
         if self._phase_steps()[0] < 1:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) leaves no step for phase I.")
         check_schedule(self.schedule)
-        check_number("step_size_memory", self.step_size_memory, smallest=1.0)
+        if self.step_size_memory is not None:
+            check_number("step_size_memory", self.step_size_memory, smallest=1.0)
         check_number("trust", self.trust, positive=True)
         check_number("length_factor", self.length_factor, positive=True)
         if self.step_size is not None:
@@ -88,7 +91,7 @@ class Mile(SamplerDefaults):
             total_steps=first + second,
             schedule=self.schedule,
             step_size=self.step_size,
-            memory=self.step_size_memory,
+            memory=max(100.0, self.n_draws / 10) if self.step_size_memory is None else self.step_size_memory,
             trust=self.trust,
             energy_limit=self.energy_limit,
         )
@@ -116,7 +119,7 @@ class Mile(SamplerDefaults):
         return _mclmc.GRADIENTS_PER_STEP * (self.warmup_steps + self.sampling_steps) + 1
 
     @property
-    def energy_schedule(self) -> Linear | Geometric:
+    def energy_schedule(self) -> EnergySchedule:
         """What tuning wants of the energy change."""
         return self.schedule
 

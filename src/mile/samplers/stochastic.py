@@ -23,7 +23,7 @@ from mile.samplers._decoherence import Moments, early_length, init_moments, leng
 from mile.samplers._minibatches import GRADIENTS_PER_STEP, Fixed, MinibatchChain
 from mile.samplers._noise import Noise
 from mile.samplers._phases import TuningRecord
-from mile.samplers._step_size import Geometric, Linear, StepSize, check_schedule
+from mile.samplers._step_size import EnergySchedule, Geometric, Linear, StepSize, check_schedule
 from mile.samplers.base import HISTORY, SMALLEST_TRAVEL, Draw, Finished, SamplerDefaults, check_budgets
 
 _SHORTEST = 0.1  # steps; with such an L each step already has a direction of its own
@@ -47,7 +47,7 @@ class Stochastic(SamplerDefaults):
     sampling_steps: int = 10_000  # the same
     n_draws: int = 100  # SMILE for images: thinning 100; each draw costs its log density on all rows
     precondition: bool = True  # pSMILE: units in which all coordinates have the same gradient noise
-    schedule: Linear | Geometric = Linear()  # wanted energy variance per dimension, as MILE
+    schedule: EnergySchedule = Linear()  # wanted energy variance per dimension, as MILE
     step_size: float | None = None  # as MILE: the optimizer's learning rate; None leaves it to the caller
     step_size_memory: float = 100.0  # as MILE
     trust: float = 1.5  # as MILE
@@ -111,7 +111,7 @@ class Stochastic(SamplerDefaults):
         return True
 
     @property
-    def energy_schedule(self) -> Linear | Geometric:
+    def energy_schedule(self) -> EnergySchedule:
         """What tuning wants of the energy change."""
         return self.schedule
 
@@ -170,7 +170,7 @@ class StochasticWarmUpPhase:
     record: ClassVar[type] = TuningRecord
     name: str = "warm-up"
     n_steps: int
-    schedule: Linear | Geometric
+    schedule: EnergySchedule
     step_size: float
     memory: float
     trust: float

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mile.samplers import _step_size
-from mile.samplers._step_size import Geometric, Linear
+from mile.samplers._step_size import Exponential, Geometric, Linear
 
 
 class Textbook:
@@ -175,13 +175,18 @@ class TestSchedules:
     def test_geometric_falls_over_half_of_phase_one_and_stays(self, step, level):
         assert Geometric().value(jnp.float32(step), 40_000, 45_000) == pytest.approx(level, rel=1e-5)
 
+    def test_exponential_has_four_time_constants_in_phases_one_and_two_together(self):
+        schedule = Exponential(start=10.0, end=0.1)
+        for step, level in ((0, 10.0), (11_250, 0.1 + 9.9 / np.e), (45_000, 0.1 + 9.9 * np.exp(-4.0))):
+            assert schedule.value(jnp.float32(step), 40_000, 45_000) == pytest.approx(level, rel=1e-5)
+
     def test_levels_and_fraction_can_be_chosen(self):
         assert Linear(start=2.0, end=1.0).value(jnp.float32(25), 40, 50) == pytest.approx(1.5)
         geometric = Geometric(start=1.0, end=0.01, fraction=1.0)
         assert geometric.value(jnp.float32(20), 40, 50) == pytest.approx(0.1, rel=1e-5)
         assert geometric.value(jnp.float32(40), 40, 50) == pytest.approx(0.01, rel=1e-5)
 
-    @pytest.mark.parametrize("schedule", [Linear, Geometric])
+    @pytest.mark.parametrize("schedule", [Linear, Geometric, Exponential])
     @pytest.mark.parametrize("name", ["start", "end"])
     @pytest.mark.parametrize("level", [0.0, -0.1, float("nan"), float("inf"), "0.5", None, True])
     def test_impossible_levels_are_refused(self, schedule, name, level):
