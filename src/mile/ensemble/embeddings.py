@@ -160,7 +160,7 @@ def _read(path: str | Path) -> dict[str, np.ndarray]:
 
 
 class _Named:
-    """Reports the progress of training under the name of what is trained here."""
+    """Reports training as a stage of its own, whatever name the trainer gives it."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -14,12 +14,13 @@ from mile._deadline import Deadline, Stopped
 from mile._errors import ClusterError, FitFailedError, Status, warn
 from mile._progress import Progress, Silent, duration
 from mile._types import PyTree
+from mile.ensemble.record_checks import check_training
 from mile.ensemble.training import Member, Training, start, train
 from mile.execution import Done, Flaw, InProcess, Program, Task, WorkerPool, result_checks
 from mile.folded import ChosenRows, FoldedPosterior
 from mile.padded_rows import PaddedRows
 from mile.posterior import Posterior
-from mile.storage import Record, Run, Unsaved
+from mile.storage import TRAINING, Record, Run, Unsaved, check_members
 
 # A block of epochs grows until it lasts this share of a block of steps: training is short.
 _FIRST_EPOCHS = 25
@@ -88,8 +89,11 @@ def train_members(
         deadline or Deadline(),
     )
     stored = [run.load(chain, "member") for chain in chain_ids]
-    if all(record is not None for record in stored):
-        return recall_members([record.arrays for record in stored if record is not None])
+    found = [record for record in stored if record is not None]
+    if len(found) == len(stored):
+        is_validated = int(validation.count) > 0
+        check_members(found, posterior.network.dimension, training.max_epochs, is_validated=is_validated)
+        return recall_members([record.arrays for record in found])
     groups = backend.program.groups(chain_ids)
     began = time.perf_counter()
     progress.start("ensemble", training.max_epochs * len(groups), unit="epochs", n_chains=len(chain_ids))
@@ -98,7 +102,7 @@ def train_members(
         _compile_together(training, backend, seed, groups[0], posterior, validation)
     if deadline.time_limit is not None:
         course.set_limit(_LARGEST_SHARE * deadline.time_limit - (time.perf_counter() - began))
-    course.recall(posterior)
+    course.recall(posterior, is_validated=int(validation.count) > 0)
     shared = (posterior, validation)
     if not backend.is_local:
         course.check_results(posterior, validation)
@@ -147,7 +151,7 @@ def _collect(
     failures = [lost, ~np.isfinite(positions).all(axis=1), never_finite]
     codes = np.select(failures, [Status.LOST, Status.NON_FINITE_START, Status.UNTRAINED], Status.OK)
     arrays = {"position": positions, "status": codes.astype(np.int32), "epochs": epochs, "losses": losses}
-    records = [Record("ensemble", 0, {name: array[row] for name, array in arrays.items()}) for row in range(n_members)]
+    records = [Record(TRAINING, 0, {name: array[row] for name, array in arrays.items()}) for row in range(n_members)]
     run.save({(chain, "member"): record for chain, record in zip(chain_ids, records, strict=True)})
     return Members(positions, tuple(map(Status, codes)), epochs, losses)
 
@@ -184,11 +188,17 @@ class _Course:
         """Members that one worker trains in turn."""
         return -(-len(self._groups) // max(1, self._pool.n_workers))
 
-    def recall(self, posterior: OwnPosterior) -> None:
+    def recall(self, posterior: OwnPosterior, *, is_validated: bool) -> None:
         """Continue from the last checkpoint, if there is one."""
         for number, group in enumerate(self._groups):
             member = _recall_training(
-                self._run, group, self._training, self._pool.program, self._names[number], posterior
+                self._run,
+                group,
+                self._training,
+                self._pool.program,
+                self._names[number],
+                posterior,
+                is_validated=is_validated,
             )
             if member is not None:
                 self.members[number] = member
@@ -286,7 +296,7 @@ def _training_records(group: list[int], member: Member) -> dict[tuple[int, str],
     """Return what a resumed run needs of each member; copied, because the program reuses its memory."""
     leaves = [np.array(leaf) for leaf in jax.tree.leaves(member)]
     return {
-        (chain, "state"): Record("ensemble", 0, {str(number): leaf[row] for number, leaf in enumerate(leaves)})
+        (chain, "state"): Record(TRAINING, 0, {str(number): leaf[row] for number, leaf in enumerate(leaves)})
         for row, chain in enumerate(group)
     }
 
@@ -298,11 +308,15 @@ def _recall_training(
     program: Program,
     names: StreamNames,
     posterior: OwnPosterior,
+    *,
+    is_validated: bool,
 ) -> Member | None:
     stored = [record for chain in group if (record := run.load(chain, "state")) is not None]
     if len(stored) < len(group):
         return None
-    leaves, structure = jax.tree.flatten(_shapes(training, program, names, posterior))
+    shapes = _shapes(training, program, names, posterior)
+    check_training(stored, shapes, training, is_validated=is_validated)
+    leaves, structure = jax.tree.flatten(shapes)
     found = [np.stack([record.arrays[str(number)] for record in stored]) for number in range(len(leaves))]
     return jax.tree.unflatten(structure, found)
 

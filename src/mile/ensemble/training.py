@@ -17,6 +17,7 @@ from mile import _registry, native
 from mile._checks import check_count, check_number
 from mile._random import Stage, stream
 from mile._types import Position, PyTree, Scalar
+from mile.ensemble.rate_schedules import RateSchedule
 from mile.execution import Program
 from mile.folded import ChosenRows, FoldedPosterior
 from mile.likelihoods import AbstractLikelihood
@@ -24,7 +25,9 @@ from mile.networks.base import Network
 from mile.padded_rows import PaddedRows
 from mile.posterior import Posterior, log_likelihood
 
-_DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.9, 0.999, 1e-8  # of Adam, Kingma and Ba 2015
+# Of Adam, Kingma and Ba 2015.
+_DECAY_FIRST, _DECAY_SECOND, _EPSILON = 0.9, 0.999, 1e-8
+_LARGEST_DECAY = 1.0 - 1e-6  # the kernel keeps decays in float32
 
 
 @runtime_checkable
@@ -71,13 +74,30 @@ class Waiting(NamedTuple):
 @_registry.training("training")
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How members are trained; the defaults are those of the paper's chains."""
+    """How members are trained; the defaults are those of the paper's chains.
+
+    Parameters
+    ----------
+    learning_rate, weight_decay
+        Of AdamW.
+    batch_size
+        Rows of a mini-batch.
+    max_epochs, stopping
+        When training ends.
+    second_decay
+        How much of the running mean of squared gradients a step keeps: with 0.999 it remembers about 1,000 steps, with
+        0.95 about 20, which suits trainings of few steps.
+    schedule
+        How the learning rate changes over the epochs, such as `CosLog()`; None: not at all.
+    """
 
     learning_rate: float = 1e-3
     weight_decay: float = 1e-3
     batch_size: int = 32
     max_epochs: int = 500
     stopping: Stopping = field(default_factory=Patience)
+    second_decay: float = field(default=_DECAY_SECOND, metadata={_registry.ABSENT: _DECAY_SECOND})
+    schedule: RateSchedule | None = field(default=None, metadata={_registry.ABSENT: None})
 
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, positive=True)
@@ -86,12 +106,15 @@ class Training:
         check_count("max_epochs", self.max_epochs)
         if not isinstance(self.stopping, Stopping):
             raise ValueError(f"stopping must be a rule such as Patience(epochs=10); got {self.stopping!r}.")
+        check_number("second_decay", self.second_decay, smallest=0.0, largest=_LARGEST_DECAY)
+        if self.schedule is not None and not isinstance(self.schedule, RateSchedule):
+            raise ValueError(f"schedule must be None or a schedule such as CosLog(); got {self.schedule!r}.")
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
-        """AdamW; weight decay is decoupled."""
+        """AdamW at the full learning rate; weight decay is decoupled."""
         return optax.adamw(
-            self.learning_rate, b1=_DECAY_FIRST, b2=_DECAY_SECOND, eps=_EPSILON, weight_decay=self.weight_decay
+            self.learning_rate, b1=_DECAY_FIRST, b2=self.second_decay, eps=_EPSILON, weight_decay=self.weight_decay
         )
 
 
@@ -158,16 +181,19 @@ def train(
 def _epoch(training: Training, key: Array, member: Member, posterior: Posterior, validation: PaddedRows) -> Member:
     network, likelihood, rows = posterior.network, posterior.likelihood, posterior.rows
     shuffle = jax.random.uniform(key, rows.y.shape)
+    schedule = training.schedule
+    factor = None if schedule is None else schedule.factor(member.epoch, training.max_epochs)
     update = partial(_update, training, network, likelihood)
     spec = native.specify(network, likelihood, member.position.dtype, rows)
     if spec is None or not spec.has_head:
-        position, optimizer = update(member.position, member.optimizer, shuffle, rows)
+        position, optimizer = update(member.position, member.optimizer, shuffle, rows, factor)
     else:
         position, optimizer = jax.lax.platform_dependent(
             member.position,
             member.optimizer,
             shuffle,
             rows,
+            factor,
             cpu=partial(_native_update, training, spec),
             default=update,
         )
@@ -197,6 +223,7 @@ def _update(
     optimizer: optax.OptState,
     shuffle: Float[Array, " slot"],
     rows: PaddedRows,
+    factor: Scalar | None = None,
 ) -> tuple[Position, optax.OptState]:
     """Go once through the rows in the order of random numbers; the last batch may be partly padding."""
     n_slots = rows.y.shape[0]
@@ -212,6 +239,8 @@ def _update(
         taken = PaddedRows(x=taken.x, y=taken.y, weight=taken.weight * within, count=taken.count)
         gradient = jax.grad(partial(_loss, network, likelihood))(position, taken)
         updates, optimizer = training.optimizer.update(gradient, optimizer, position)
+        if factor is not None:
+            updates = jax.tree.map(lambda update: factor * update, updates)
         position = optax.apply_updates(position, updates)
         return cast(Position, position), optimizer
 
@@ -226,6 +255,7 @@ def _native_update(
     optimizer: optax.OptState,
     shuffle: Float[Array, " slot"],
     rows: PaddedRows,
+    factor: Scalar | None = None,
 ) -> tuple[Position, optax.OptState]:
     """Do the same in one call of the native kernel."""
     batch_size = min(training.batch_size, rows.y.shape[0])
@@ -233,13 +263,14 @@ def _native_update(
     position, mu, nu = native.epoch(
         spec,
         (position, mu, nu, count),
+        jnp.ones((), position.dtype) if factor is None else factor,
         shuffle,
         native.Data(rows.x, rows.y, rows.weight, rows.count),
         batch_size,
         learning_rate=training.learning_rate,
         weight_decay=training.weight_decay,
         decay_first=_DECAY_FIRST,
-        decay_second=_DECAY_SECOND,
+        decay_second=training.second_decay,
         epsilon=_EPSILON,
     )
     count = count + (rows.count + batch_size - 1) // batch_size
