@@ -63,6 +63,7 @@ def pytest_configure(config):
     # compiled as JAX does it. Processes that tests start inherit the variable.
     if "not slow" in config.option.markexpr and _QUICK_COMPILATION not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_QUICK_COMPILATION}".strip()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the processes that tests start compiles all modules
     config.stash[_COSTS], config.stash[_OF_WORKERS] = {}, []
     # New folders for each run, so that no run sees another's programs. Each process of xdist has its own: JAX's cache
     # is safe for several writers only at the price of a lock. Processes that tests start share one.

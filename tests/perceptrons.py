@@ -68,7 +68,7 @@ def _gelu(z):
     return 0.5 * z * (1 + np.tanh(inner)), 0.5 * (1 + np.tanh(inner)) + 0.5 * z * slope / np.cosh(inner) ** 2
 
 
-_VALUE_AND_SLOPE = {
+VALUE_AND_SLOPE = {
     "relu": lambda z: (np.maximum(z, 0.0), 1.0 * (z > 0)),
     "tanh": lambda z: (np.tanh(z), np.cosh(z) ** -2.0),
     "sigmoid": lambda z: (expit(z), expit(z) * expit(-z)),
@@ -111,7 +111,7 @@ def reference(network: MLP, likelihood: Any, position: Any, rows: PaddedRows) ->
         sums = hidden[-1] @ layers[-1] + position[start - fan_out : start]
         if index < len(network.hidden):
             nearest = min(nearest, np.abs(sums).min(initial=np.inf))
-            value, slope = _VALUE_AND_SLOPE[network.activation](sums)
+            value, slope = VALUE_AND_SLOPE[network.activation](sums)
             hidden.append(value)
             slopes.append(slope)
     values, derivative = _head(likelihood, sums, np.asarray(rows.y)[real])

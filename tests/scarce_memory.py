@@ -88,7 +88,7 @@ def custom_calls(n_chains: int) -> dict[str, Callable[[], Any]]:
         return native.mclmc_step(spec, key, (position, position, number, position), number, number, prior, data)
 
     def epoch(position: jax.Array, count: jax.Array) -> Any:
-        return native.epoch(spec, (position, position, position, count), jnp.ones(1), data, 1, **RULE)
+        return native.epoch(spec, (position, position, position, count), jnp.ones(()), jnp.ones(1), data, 1, **RULE)
 
     return {
         "value_and_grad": compiled(jax.vmap(lambda position: native.value_and_grad(spec, position, data)), positions),

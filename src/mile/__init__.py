@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mile.estimators.loading import load, resume
     from mile.execution import DaskBackend, Devices, InProcess
     from mile.features.numbers import Standardizer
+    from mile.features.piecewise import Piecewise
     from mile.features.pixels import PixelScale
     from mile.features.table import TableEncoder
     from mile.features.tokens import TextEncoder

@@ -27,7 +27,7 @@ class Deadline:
         return time.monotonic() - self.began
 
     def passed(self, within: float = 0.0) -> bool:
-        """Whether the time limit is over, or will be within so many seconds."""
+        """Whether the time limit has passed, or will pass within the given number of seconds."""
         return self.time_limit is not None and self.elapsed + within >= self.time_limit
 
 

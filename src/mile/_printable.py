@@ -7,11 +7,11 @@ _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def without_commands(text: str) -> str:
-    """Return text in which everything that a terminal would obey is spelled out by its number; lines stay lines."""
+    """Return text in which control characters are replaced by their escape codes; line breaks stay."""
     return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: object, longest: int | None = None) -> str:
-    """Return a name on one line, without what cannot be shown, and cut if it is longer than its place."""
+    """Return a name on one line, without unprintable characters, shortened if it is too long."""
     plain = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
     return plain if longest is None or len(plain) <= longest else f"{plain[: longest - 1]}…"

@@ -139,7 +139,8 @@ schedule = Registry("schedule", "samplers")
 layer = Registry("layer", "networks")
 training = Registry("training", "ensemble")
 stopping = Registry("stopping", "ensemble")
+rate_schedule = Registry("rate_schedule", "ensemble")
 
 REGISTRIES = (likelihood, prior, sampler, network, encoder, backend)
 # What a description in a file may name. Encoders are kept as arrays; where chains run is not for a file to say.
-IN_FILES = (likelihood, prior, sampler, network, schedule, layer, training, stopping)
+IN_FILES = (likelihood, prior, sampler, network, schedule, layer, training, stopping, rate_schedule)

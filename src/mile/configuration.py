@@ -25,7 +25,7 @@ _OWN_NETWORK = Fields(dict, {"kind": Text(), "signature": Unchecked(), "start": 
 
 @singledispatch
 def describe(value: object) -> Json:
-    """Return what JSON can hold of a number, a word, a tuple of those, or an object of a registered class.
+    """Describe a number, a word, a tuple of those, or an object of a registered class, as JSON can hold it.
 
     An object of another class becomes its printed form, which is enough to notice that it has changed.
     """
@@ -97,19 +97,19 @@ def build(description: object, *allowed: type | Registry, fixed: FixedArrays = _
 
 
 def is_custom(description: Json) -> bool:
-    """Say whether a description is of an object that only its owner can build."""
+    """Say whether a description is of an object that only the user's code can build."""
     if isinstance(description, dict):
         return description.get("kind") == _CUSTOM or any(map(is_custom, description.values()))
     return isinstance(description, list) and any(map(is_custom, description))
 
 
 def is_own(description: Json) -> bool:
-    """Say whether a description is of a network whose code must be given again."""
+    """Say whether a description is of a network whose code the user must pass again."""
     return isinstance(description, dict) and description.get("kind") == _OWN
 
 
 def supply(description: Json, network: object) -> Adapted:
-    """Return a network that is given again as code, for the shapes that a file keeps of it.
+    """Return a network that the user passes again as code, checked against the shapes that a file keeps.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def supply(description: Json, network: object) -> Adapted:
 
 @singledispatch
 def fixed_arrays(value: object) -> dict[str, FixedArray]:
-    """Return the arrays that an object holds without being made of them, by hash."""
+    """Return the fixed arrays that an object holds, by hash."""
     if not dataclasses.is_dataclass(value):
         return {}
     found = [fixed_arrays(getattr(value, field.name)) for field in dataclasses.fields(value)]

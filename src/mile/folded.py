@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from mile._types import ChainNumber, Position, Scalar, Target
+from mile.networks.base import Network
 from mile.padded_rows import PaddedRows, row_bucket
 from mile.posterior import Posterior
 
@@ -29,7 +30,7 @@ class ChosenRows:
         return jnp.min(self.counts)
 
     def for_chain(self, chain: ChainNumber) -> PaddedRows:
-        """Return the rows of a chain, one after another as if there were no others."""
+        """Return the rows of one chain as a table of their own."""
         chosen = self.selection[chain]
         count = self.counts[chosen]
         taken = self.table.take(self.rows[chosen])
@@ -53,6 +54,11 @@ class FoldedPosterior(Target):
         """Return the targets whose densities are these to the power 1 / temperature."""
         posterior = self.posterior.tempered(temperature)
         return FoldedPosterior(posterior=posterior, chosen=replace(self.chosen, table=posterior.rows))
+
+    @property
+    def network(self) -> Network:
+        """The network, which all chains have."""
+        return self.posterior.network
 
     @property
     def n_slots(self) -> int:

@@ -112,6 +112,35 @@ class Posterior(Target):
         )
         return replace(self, rows=rows)
 
+    def random_rows(self, key: Key, size: int, *, scaled: bool = True) -> "Posterior":
+        """Return this with `size` single rows, drawn without replacement; if there are no more, with all of them.
+
+        Unlike `minibatch` it takes no groups of neighbors, so that two draws share no more than chance has it.
+        """
+        n_slots = self.n_slots
+        if n_slots <= size:
+            return self
+        padded = min(_groups_of(size) * _GROUP, n_slots)
+        rank, slots = jnp.arange(padded), jnp.arange(n_slots)
+        numbers = jnp.where(slots < self.rows.count, jax.random.uniform(key, (n_slots,)), jnp.inf)
+        drawn = self.rows.take(jnp.argsort(numbers)[:padded])
+        number = jnp.minimum(size, self.rows.count)
+        scale = (self.rows.count / number).astype(drawn.weight.dtype) if scaled else 1.0
+        weight = jnp.where(rank < number, drawn.weight * scale, 0.0)
+        return replace(self, rows=replace(drawn, weight=weight, count=number.astype(jnp.int32)))
+
+    def prior_gradient(self, position: Position) -> Position:
+        """Return the gradient of the log prior."""
+        return jax.grad(self.prior.log_prob)(position)
+
+    def random_share(self, size: int) -> Scalar:
+        """Return which share of the rows `random_rows` draws."""
+        return jnp.minimum(size / self.rows.count, 1.0)
+
+    def with_softmax_twice(self) -> "Posterior":
+        """Return this with the likelihood that takes probabilities for logits."""
+        return replace(self, likelihood=self.likelihood.with_softmax_twice())
+
     def minibatch_share(self, batch_size: int) -> Scalar:
         """Return which share of the rows a mini-batch has; at most 1, because the last of them may be padding."""
         return jnp.minimum(_groups_of(batch_size) * _GROUP / self.rows.count, 1.0)
@@ -291,7 +320,7 @@ def _plain(network: Network, likelihood: AbstractLikelihood, position: Position,
 def _in_blocks(
     function: Callable[[Position, PaddedRows], Value], most: int, position: Position, rows: PaddedRows
 ) -> Value:
-    """Sum a function over blocks of at most so many rows, so that memory is bounded."""
+    """Sum a function over blocks of a limited number of rows, so that memory is bounded."""
     n_rows = rows.y.shape[0]
     size = min(n_rows & -n_rows, most)  # a power of two that divides the bucket
     if n_rows < _FEWEST_BLOCKS * most or size < most // 16:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import mile
 from mile.cli import app
+from mile.fitting.conformal import conformal_interval
 from mile.storage import read_table, write_table
 
 BUDGET = ["--chains", "2", "--warmup-steps", "100", "--sampling-steps", "60", "--draws", "30", "--seed", "0"]
@@ -77,6 +78,15 @@ def classification(folder, data):
     model = folder / "kind.mile"
     text = succeed("fit", data, "-t", "kind", "--drop", "price", "--out", path, "--save", model, *BUDGET)
     return path, model, text
+
+
+@pytest.fixture(scope="module")
+def folded(folder, columns):
+    path, out = folder / "owners.csv", folder / "owners.run"
+    write_table(path, columns | {"owner": np.array([f"owner {row // 4}" for row in range(N_ROWS)], object)})
+    budget = [*BUDGET, "--chains", "3", "--sampler", "deep_ensemble"]  # the last --chains counts
+    options = ["-t", "price", "--drop", "kind", "--folds", "3", "--groups", "owner", "--out", out]
+    return path, out, options, budget, succeed("fit", path, *options, *budget)
 
 
 class TestFit:
@@ -230,6 +240,43 @@ class TestReport:
         out = folder / "model.html"
         succeed("report", classification[1], "--out", out)
         assert "R-hat" in out.read_text()
+
+
+class TestFolds:
+    def test_scores_are_those_of_left_out_rows(self, folded):
+        _, out, _, _, text = folded
+        assert f"each of {N_ROWS} rows by the chains that never saw it" in text
+        assert re.search(r"CRPS +\S+ ± \S+ +\S+ ± \S+", text)
+        model = mile.load(out)
+        assert model.feature_names_in_.tolist() == ["height", "weight", "count"]  # the group is no feature
+        fold = model.oof_.fold
+        assert all(len(set(fold[start : start + 4])) == 1 for start in range(0, N_ROWS, 4))
+
+    def test_json_and_report_have_them(self, folded):
+        path, out, options, budget, _ = folded
+        answer = json.loads(succeed("fit", path, *options, *budget, "--json"))
+        assert answer["validation"] is None
+        assert (answer["out_of_fold"]["rows"], answer["out_of_fold"]["folds"]) == (N_ROWS, 3)
+        assert answer["out_of_fold"]["deep_ensemble"]["rmse"].keys() == {"value", "standard_error"}
+        succeed("report", out)
+        page = (out / "report.html").read_text()
+        assert f"Scores: out-of-fold, {N_ROWS} rows." in page
+        assert "validation rows" not in page
+
+    def test_conformal_intervals_are_those_of_python(self, folder, folded):
+        path, out, *_ = folded
+        found = folder / "conformal.csv"
+        succeed("predict", out, path, "--conformal", "--interval", "0.8", "--out", found)
+        table = read_table(found)
+        data = read_table(path)
+        x = np.stack([data.column(name) for name in ("height", "weight", "count")], axis=1).astype(float)
+        ends = conformal_interval(mile.load(out).fit_, x, 0.8)
+        np.testing.assert_allclose(table.column("lower_80"), ends[:, 0], rtol=1e-6)
+        np.testing.assert_allclose(table.column("upper_80"), ends[:, 1], rtol=1e-6)
+
+    def test_a_column_that_is_missing_is_named(self, folded):
+        path, *_ = folded
+        assert "nobody" in fail("fit", path, "-t", "price", "--groups", "nobody")
 
 
 class TestOthers:

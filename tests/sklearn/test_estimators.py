@@ -39,15 +39,17 @@ DEFAULTS = {
     "warmup_steps": None,
     "sampling_steps": None,
     "n_draws": None,
-    "prior": "normal",
+    "prior": None,
     "prior_scale": 1.0,
     "temperature": 1.0,
-    "learning_rate": 1e-3,
-    "weight_decay": 1e-3,
-    "batch_size": 32,
-    "max_epochs": 500,
-    "patience": 10,
+    "learning_rate": None,
+    "weight_decay": None,
+    "batch_size": None,
+    "max_epochs": None,
+    "patience": None,
     "validation_fraction": 0.125,
+    "n_folds": None,
+    "stacking": None,
     "network": None,
     "likelihood": None,
     "encoder": None,
@@ -301,7 +303,7 @@ class TestReproducibility:
         np.testing.assert_array_equal(by_object.predict(X), model.predict(X))
 
     def test_more_chains_leave_the_first_ones_alone(self, model):
-        more = regressor(n_chains=3).fit(X, Y)
+        more = regressor(n_chains=3, n_folds=0).fit(X, Y)  # two chains are too few for folds
         assert_same_bits(more.fit_.chains.draws[:2], model.fit_.chains.draws)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mile import MileClassifier, MileRegressor, MileTextClassifier, _registry
-from mile.estimators._networks import table_defaults
+from mile.estimators._presets import table_defaults
 from mile.samplers import Mile, Nuts, configure, preset_names
 from mile.samplers.mile import Linear
 

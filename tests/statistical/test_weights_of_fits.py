@@ -21,7 +21,7 @@ LABELS = np.where(X[:, 0] + 0.7 * RNG.standard_normal(60) > 0.0, "up", "down")
 # Rows at one side count most, so that a fit without weights is another one.
 WEIGHT = np.where(Y - X[:, 0] + 0.5 * X[:, 1] > 0.0, RNG.integers(3, 7, 60), 1)
 POINTS = np.array([[-1.5, 0.5], [-0.5, 0.0], [0.0, -1.0], [0.7, 0.7], [1.5, 0.0]])
-BUDGET = {"validation_fraction": 0.0, "learning_rate": 0.01, "max_epochs": 60}
+BUDGET = {"n_folds": 0, "validation_fraction": 0.0, "learning_rate": 0.01, "max_epochs": 60}
 FAST = {"hidden_layer_sizes": (), "n_chains": 12, "warmup_steps": 1_000, "sampling_steps": 1_000, "n_draws": 100}
 SLOW = {"hidden_layer_sizes": (4,), "n_chains": 32, "warmup_steps": 10_000, "sampling_steps": 10_000, "n_draws": 200}
 

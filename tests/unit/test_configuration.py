@@ -26,9 +26,11 @@ from mile import (
 )
 from mile._registry import IN_FILES
 from mile.configuration import build, describe, is_custom
+from mile.ensemble.rate_schedules import Cosine, CosLog
 from mile.ensemble.training import Patience, Training
 from mile.networks import ATT_V2, CNN_V1, LENET5, Convolution
 from mile.samplers import configure, presets_of
+from mile.samplers._step_size import Exponential
 from mile.samplers.mile import Geometric, Linear
 
 OBJECTS = [
@@ -59,7 +61,12 @@ OBJECTS = [
     PerLayer(scales=(0.1, 1 / 3, 7.0), family=Laplace(scale=0.5)),
     Training(),
     Training(learning_rate=1 / 3, weight_decay=0.0, batch_size=1, max_epochs=1, stopping=Patience(epochs=3)),
+    Training(second_decay=0.95, schedule=Cosine()),
     Patience(epochs=7),
+    Cosine(),
+    Cosine(end=1 / 3),
+    CosLog(),
+    CosLog(cycles=2),
     *(sampler for name in _registry.sampler for sampler in presets_of(name).values()),
     configure("auto").with_start(0.1),
     Stochastic(batch_size=7, step_size=0.1, precondition=False, schedule=Geometric()),
@@ -67,6 +74,8 @@ OBJECTS = [
     Linear(),
     Linear(start=0.1, end=0.7),
     Geometric(start=1.0, end=1e-9, fraction=0.25),
+    Exponential(),
+    Exponential(start=3.0, end=0.2, decay=2.0),
 ]
 
 
@@ -107,6 +116,20 @@ def test_a_field_that_a_class_has_gained_may_be_missing():
     for wrong in ({"link": "other"}, {"link": None}, {"floor": 0.5}, {"link": "bounded", "floor": "0.5"}, {"other": 1}):
         with pytest.raises(UntrustedFileError):
             build({"kind": "gaussian"} | wrong, Gaussian)
+
+
+def test_trainings_of_older_files_are_those_of_today():
+    old = {"kind": "training", "learning_rate": 0.001, "weight_decay": 0.001, "batch_size": 32, "max_epochs": 500}
+    old["stopping"] = {"kind": "patience", "epochs": 10}
+    assert describe(Training()) == old
+    assert build(old, Training) == Training(second_decay=0.999, schedule=None)
+    assert describe(Training(second_decay=0.95, schedule=CosLog())) == old | {
+        "second_decay": 0.95,
+        "schedule": {"kind": "coslog", "cycles": 4},
+    }
+    for wrong in ({"second_decay": 1.0}, {"second_decay": None}, {"schedule": 3}, {"schedule": {"kind": "normal"}}):
+        with pytest.raises(UntrustedFileError):
+            build(old | wrong, Training)
 
 
 @pytest.mark.parametrize(

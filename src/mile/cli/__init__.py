@@ -6,8 +6,42 @@ from typing import Annotated
 
 import typer
 
-from mile import _registry
 from mile.cli._console import Console, LogFormatter, guarded, show_tracebacks
+from mile.cli._options import (
+    Category,
+    Chains,
+    Dask,
+    DaskCa,
+    DaskCert,
+    DaskKey,
+    DaskVerify,
+    Data,
+    Draws,
+    Drop,
+    Folds,
+    Force,
+    Groups,
+    Hidden,
+    Ignore,
+    Json,
+    Likelihood,
+    Model,
+    Network,
+    Number,
+    OptionalTarget,
+    Order,
+    Preset,
+    Quiet,
+    Run,
+    Sampler,
+    SamplingSteps,
+    Seed,
+    Target,
+    Task,
+    Text,
+    TimeLimit,
+    WarmupSteps,
+)
 from mile.cli._reading import DataFile, reads_data
 
 app = typer.Typer(
@@ -17,77 +51,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text: rich would take longer to import than the rest
     pretty_exceptions_enable=False,
 )
-
-Data = Annotated[
-    DataFile,
-    typer.Argument(
-        parser=DataFile,
-        metavar="DATA",
-        help="A table: .csv, .tsv, .txt, .jsonl (also .gz, .zst), .parquet, .feather, .xlsx or .npz; several as a "
-        "quoted pattern, or a folder of Parquet files; or images and labels, X and y, in .npz.",
-    ),
-]
-Run = Annotated[Path, typer.Argument(help="A run directory.")]
-Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
-Target = Annotated[
-    str | None, typer.Option("--target", "-t", help="The column to predict; of images the array, by default y.")
-]
-OptionalTarget = Annotated[
-    str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
-]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")]
-Category = Annotated[
-    list[str] | None,
-    typer.Option("--category", help="A column that is a category; several with commas or by giving it again."),
-]
-Number = Annotated[
-    list[str] | None, typer.Option("--number", help="A column that is a number; several as for --category.")
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", help="A column that the model must not see; several as for --category.")
-]
-Task = Annotated[
-    str, typer.Option(help="regression, classification, or auto: classes if the target is text or a few whole numbers.")
-]
-TimeLimit = Annotated[
-    str | None, typer.Option(help="Time that may be taken, such as 90s, 10m or 2h; budgets are cut to fit.")
-]
-Preset = Annotated[
-    str,
-    typer.Option(help="default, paper, quick (a tenth of the paper's steps), accurate (four times as many) or exact."),
-]
-Sampler = Annotated[str, typer.Option(help=f"One of {', '.join(_registry.sampler.names)}.")]
-Network = Annotated[
-    str | None,
-    typer.Option(
-        help="Of images lenet5 (default) or cnn_v1, of texts att_v2 (default), att_v1 or att_v3; tables need none."
-    ),
-]
-Likelihood = Annotated[
-    str | None,
-    typer.Option(help=f"Distribution of the target: {', '.join(_registry.likelihood.names)}; default: by the task."),
-]
-Text = Annotated[str | None, typer.Option("--text", help="The column of texts to classify; it is the only feature.")]
-Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]
-Chains = Annotated[int, typer.Option(help="Networks, and chains that start from them.")]
-WarmupSteps = Annotated[int | None, typer.Option(help="Tuning steps of a chain; default: the preset's.")]
-SamplingSteps = Annotated[int | None, typer.Option(help="Sampling steps of a chain; default: the preset's.")]
-Draws = Annotated[int | None, typer.Option(help="Draws kept of each chain; default: the preset's.")]
-Seed = Annotated[int | None, typer.Option(help="Makes the result reproducible; default: a fresh one, which is kept.")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Resume although another version or machine began the run; it is recorded.")
-]
-Dask = Annotated[
-    str | None, typer.Option("--dask", help="Run the chains on the Dask cluster with this scheduler: tcp://HOST:8786.")
-]
-DaskVerify = Annotated[
-    float | None,
-    typer.Option(
-        "--dask-verify", help="Share of the blocks that are computed on two workers and compared; default: 0.02."
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 @app.command()
@@ -112,10 +75,16 @@ def fit(
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
     draws: Draws = None,
+    folds: Folds = None,
+    groups: Groups = None,
+    order: Order = None,
     time_limit: TimeLimit = None,
     seed: Seed = None,
     dask: Dask = None,
     dask_verify: DaskVerify = None,
+    dask_tls_ca: DaskCa = None,
+    dask_tls_cert: DaskCert = None,
+    dask_tls_key: DaskKey = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -125,10 +94,13 @@ def fit(
 
     kinds = _fit.kinds(data, target, category, number, ignore)
     settings = _fit.Settings(
-        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds, folds
     )
-    console, place = Console(quiet=quiet, as_json=as_json), _fit.cluster(dask, dask_verify)
-    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place)
+    console, place = (
+        Console(quiet=quiet, as_json=as_json),
+        _fit.cluster(dask, dask_verify, dask_tls_ca, dask_tls_cert, dask_tls_key),
+    )
+    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place, groups, order)
 
 
 @app.command()
@@ -162,6 +134,9 @@ def resume(
     force: Force = False,
     dask: Dask = None,
     dask_verify: DaskVerify = None,
+    dask_tls_ca: DaskCa = None,
+    dask_tls_cert: DaskCert = None,
+    dask_tls_key: DaskKey = None,
     save: Annotated[Path | None, typer.Option(help="Also write the fitted model to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -169,7 +144,7 @@ def resume(
     """Resume a run that was stopped; the result is the same as without the stop."""
     from mile.cli import _fit
 
-    place = _fit.cluster(dask, dask_verify)
+    place = _fit.cluster(dask, dask_verify, dask_tls_ca, dask_tls_cert, dask_tls_key)
     _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, place)
 
 
@@ -191,12 +166,16 @@ def predict(
     keep_formulas: Annotated[
         bool, typer.Option("--keep-formulas", help="Write texts such as =A1 to CSV without an apostrophe before them.")
     ] = False,
+    conformal: Annotated[
+        bool,
+        typer.Option("--conformal", help="Intervals that hold for any model, from rows that chains left out (CV+)."),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
     from mile.cli import _use
 
-    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas)
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas, conformal)
 
 
 @app.command()
@@ -276,10 +255,10 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a table that comes with scikit-learn and write its report, in about a minute."""
-    from mile.cli import _fit
+    """Fit a small made table beside a ridge regression and an ensemble, and write its report, in half a minute."""
+    from mile.cli import _demo
 
-    _fit.demo(Console(quiet=quiet, as_json=as_json), out)
+    _demo.demo(Console(quiet=quiet, as_json=as_json), out)
 
 
 @app.command()
@@ -307,12 +286,18 @@ def export(
 
 @app.command()
 @guarded
-def repair(run: Run, quiet: Quiet = False) -> None:
+def repair(
+    run: Run,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="A file of the run to set aside; may be given several times.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
     """Bring a damaged run back to its last good state, from which it can be resumed."""
     from mile.storage import repair as repair_run
 
     console = Console(quiet=quiet)
-    for sentence in repair_run(run) or [f"{run} is whole; there is nothing to repair."]:
+    for sentence in repair_run(run, without=without or []) or [f"{run} is whole; there is nothing to repair."]:
         console.say(sentence)
 
 

@@ -51,7 +51,7 @@ class Console:
             typer.echo(without_commands(text))
 
     def row(self, line: str) -> None:
-        """Print a line of a table; for programs as it is, for a terminal without what it would obey."""
+        """Print a line of a table: unchanged for programs, with terminal commands made harmless for people."""
         typer.echo(without_commands(line) if sys.stdout.isatty() else line)
 
     def answer(self, numbers: Mapping[str, object]) -> None:
@@ -72,7 +72,7 @@ def _listed(value: object) -> object:
 
 @runtime_checkable
 class _Listable(Protocol):
-    """An array, or a number of NumPy's, which is not imported here."""
+    """A NumPy array or scalar, without importing NumPy."""
 
     def tolist(self) -> object: ...
 
@@ -116,7 +116,7 @@ def fail(text: str, *, code: int = FAILED, cause: BaseException | None = None) -
 
 
 class LogFormatter(logging.Formatter):
-    """Messages of the log alone, without what a terminal would obey."""
+    """Formats messages only, with terminal commands made harmless."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message of a record."""

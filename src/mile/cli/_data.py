@@ -30,7 +30,7 @@ class LearningInput(NamedTuple):
 
 
 def read_kinds(data: DataFile, target: str | None, asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return what the user says of columns: a kind by name, from lists of names by kind.
+    """Return the kind of each column that the user named, from lists of names by kind.
 
     Raises
     ------

@@ -1,27 +1,34 @@
-"""`mile fit`, `resume`, `forecast` and `demo`."""
+"""`mile fit`, `resume` and `forecast`."""
 
 import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from mile._progress import duration
-from mile.cli._console import Console, figure, table
+from mile.cli._console import Console, table
 from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
 from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._reading import DataFile
 from mile.cli._texts import read_text_problem
-from mile.cli._use import score_table, scores_beside_ensemble, takes_images, write_report
+from mile.cli._use import (
+    out_of_fold_answer,
+    out_of_fold_table,
+    score_table,
+    scores_beside_ensemble,
+    takes_images,
+)
 from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextClassifier
 from mile.estimators.loading import Model, read_validation
 from mile.estimators.loading import resume as resume_run
-from mile.execution import DaskBackend
-from mile.storage import has_run, inside
+from mile.execution import DaskBackend, tls_security
+from mile.storage import has_run
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
 _TEXT_NETWORK = "att_v2"
@@ -42,9 +49,10 @@ class Settings(NamedTuple):
     text: str | None = None  # the column of texts, if they are what is read
     likelihood: str | None = None
     kinds: Mapping[str, str] | None = None  # what columns are, by name
+    n_folds: int | None = None
 
     def for_images(self) -> "Settings":
-        """Return the same with a network that takes images."""
+        """Return these settings with a network that takes images."""
         return self if self.network else self._replace(network=_IMAGE_NETWORK)
 
     def estimator(
@@ -62,6 +70,7 @@ class Settings(NamedTuple):
             preset=self.preset,
             sampler=self.sampler,
             n_chains=self.n_chains,
+            **({} if self.n_folds is None else {"n_folds": self.n_folds}),
             warmup_steps=self.warmup_steps,
             sampling_steps=self.sampling_steps,
             n_draws=self.n_draws,
@@ -79,6 +88,8 @@ class Settings(NamedTuple):
             return partial(ESTIMATORS[task], _widths(self.hidden), **given)
         if self.hidden is not None:
             raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
+        if self.n_folds is not None:
+            raise ValueError("--folds is for tables and images; with --text rows are set aside for validation.")
         return partial(MileTextClassifier, self.network or _TEXT_NETWORK)
 
 
@@ -94,8 +105,12 @@ def fit(
     seed: int | None,
     save: Path | None,
     place: DaskBackend | None = None,
+    groups: str | None = None,
+    order: str | None = None,
 ) -> None:
     """Fit a table or images and keep the run."""
+    folding = _folding(data, settings, groups, order)
+    drop = drop if groups is None or groups in drop else [*drop, groups]  # new groups have labels of their own
     problem, settings = _read(data, target, drop, task, settings)
     data.forget()
     run = out or data.run
@@ -114,7 +129,7 @@ def fit(
     if len(problem.shape) > 2:
         estimator.fit(problem.x, problem.y)
     else:
-        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target)
+        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, **folding)
     _finish(console, run, estimator, time.perf_counter() - began, save)
 
 
@@ -131,6 +146,14 @@ def _read(
     if target is None:
         raise ValueError("--target must name the column to predict.")
     return read_problem(data, target, drop, task, settings.kinds), settings
+
+
+def _folding(data: DataFile, settings: Settings, groups: str | None, order: str | None) -> dict[str, np.ndarray]:
+    """Return the columns that say how rows are cut into folds, by the name that `fit` gives them."""
+    named = {name: column for name, column in (("groups", groups), ("order", order)) if column is not None}
+    if named and (settings.text is not None or is_image_file(data)):
+        raise ValueError("--groups and --order name columns of a table; there are none in texts or images.")
+    return {name: data.table.column(column) for name, column in named.items()}
 
 
 def resume(
@@ -150,23 +173,36 @@ def resume(
 def kinds(
     data: DataFile, target: str | None, category: list[str] | None, number: list[str] | None, ignore: list[str] | None
 ) -> dict[str, str]:
-    """Return what the user says of columns, by name."""
+    """Return the kind of each column that the user named."""
     return read_kinds(data, target, {"category": category or [], "number": number or [], "ignore": ignore or []})
 
 
-def cluster(address: str | None, verify: float | None) -> DaskBackend | None:
+def cluster(
+    address: str | None,
+    verify: float | None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> DaskBackend | None:
     """Return the cluster that the user chose, if any.
 
     Raises
     ------
     ValueError
-        If there is nothing to verify, or the share is impossible.
+        If there is nothing to verify or to encrypt, the share is impossible, or a certificate cannot be used.
     """
     if address is None and verify is not None:
         raise ValueError("--dask-verify compares the workers of a Dask cluster: name one with --dask ADDRESS.")
+    given = [file for file in (ca, cert, key) if file is not None]
+    if given and address is None:
+        raise ValueError("--dask-tls-... encrypts the traffic of a Dask cluster: name one with --dask tls://HOST:8786.")
+    if given and (ca is None or cert is None or key is None):
+        raise ValueError("--dask-tls-ca, --dask-tls-cert and --dask-tls-key belong together: give all three.")
     if address is None:
         return None
-    return DaskBackend(address) if verify is None else DaskBackend(address, verify=verify)
+    security = None if ca is None or cert is None or key is None else tls_security(ca, cert, key)
+    backend = DaskBackend(address, security=security)
+    return backend if verify is None else replace(backend, verify=verify)
 
 
 def _finish(console: Console, run: Path, model: Model, seconds: float, save: Path | None) -> None:
@@ -177,6 +213,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
     n_chains, n_draws, dimension = result.chains.draws.shape
     validation = read_validation(run, result)
     scores = None if validation is None else scores_beside_ensemble(result.for_encoded, validation.x, validation.y)
+    unseen = result.out_of_fold
     console.say(
         f"Finished in {duration(seconds)}: {n_chains} chains of {n_draws:,} draws of {dimension:,} weights, "
         f"seed {result.seed}."
@@ -187,6 +224,9 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
     if scores is not None:
         console.say(f"\nOn the {len(validation.y) if validation else 0} validation rows:")
         console.say(score_table(scores))
+    if unseen is not None:
+        console.say(f"\nOut of fold: each of {len(unseen):,} rows by the chains that never saw it.")
+        console.say(out_of_fold_table(result))
     console.say(f"\nRun      {run}")
     if save is not None:
         console.say(f"Model    {save}")
@@ -206,6 +246,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
             "weights": dimension,
             "gradient_evaluations": int(result.chains.gradient_evaluations.sum()),
             "validation": scores,
+            "out_of_fold": None if unseen is None else out_of_fold_answer(result),
         }
     )
 
@@ -235,51 +276,6 @@ def forecast(
         )
     )
     console.answer(expected._asdict() | {"total_seconds": total})
-
-
-def demo(console: Console, out: Path) -> None:
-    """Fit, score and report a table that comes with scikit-learn."""
-    from sklearn.datasets import load_diabetes
-    from sklearn.model_selection import train_test_split
-    from sklearn.utils import Bunch
-
-    patients = cast(Bunch, load_diabetes())
-    x, y, names = patients.data, patients.target, patients.feature_names
-    split = cast(list[np.ndarray], train_test_split(x, y, test_size=0.25, random_state=0))
-    x_train, x_test, y_train, y_test = split
-    console.say(
-        f"Diabetes progression after a year: {len(x_train)} patients to learn from, {len(x_test)} to test on, "
-        f"{x.shape[1]} features.\nTraining 12 networks, then sampling 12 chains of 40,000 steps "
-        "(about a minute on two cores).\n"
-    )
-    began = time.perf_counter()
-    model = MileRegressor(random_state=0, run_dir=out, verbose=int(console.talkative))
-    model.fit_columns(x_train, y_train, tuple(names), "progression")
-    seconds = time.perf_counter() - began
-    scores = scores_beside_ensemble(model, x_test, y_test)
-    console.say(f"\nOn the {len(y_test)} test patients:\n{score_table(scores)}")
-    predictive = model.predictive(x_test)
-    half, most = predictive.interval(0.5), predictive.interval(0.9)
-    rows = [
-        (
-            f"patient {row + 1}",
-            figure(float(predictive.mean[row])),
-            *(f"{low:.0f} to {high:.0f}" for low, high in (half[row], most[row])),
-            figure(float(y_test[row])),
-        )
-        for row in range(5)
-    ]
-    console.say("\n" + table(("", "mean", "50 % interval", "90 % interval", "observed"), rows))
-    page = inside(out, "report.html")
-    rows = f"{len(y_test)} test rows"
-    write_report(model, page, x_test, y_test, title="Diabetes progression", rows=rows, seconds=seconds)
-    states, counts = np.unique(model.chain_status_, return_counts=True)
-    summary = ", ".join(f"{count} {state}" for state, count in zip(states, counts, strict=True))
-    console.say(
-        f"\nChains: {summary}. {int(model.gradient_evaluations_.sum()):,} gradient evaluations in {duration(seconds)}."
-        f"\nRun     {out}\nReport  {page}"
-    )
-    console.answer({"run": str(out), "report": str(page), "seconds": seconds, "test": scores})
 
 
 def _describe(data: DataFile, problem: LearningInput) -> str:

@@ -58,7 +58,7 @@ class DataFile:
 
     @property
     def run(self) -> Path:
-        """The run directory for a fit to it: its name, or its folder's name where it is a pattern for several."""
+        """The run directory for a fit to this file, named after it, or after its folder if it is a pattern."""
         path = self.path.absolute()
         source = path if _PATTERN.isdisjoint(path.name) else path.parent
         return Path(f"{source.name.split('.')[0]}.run")
@@ -87,7 +87,7 @@ class DataFile:
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command with an argument `data` the options about files, and hand it the file that knows them."""
+    """Add the options about files to a command with an argument `data`, and pass it the file that has them."""
 
     @functools.wraps(command)
     def with_options(

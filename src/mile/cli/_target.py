@@ -35,7 +35,7 @@ def known_rows(table: Table, target: str) -> np.ndarray:
 
 
 def with_gaps(values: np.ndarray, known: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return values of some rows in their places among all rows, which estimators leave out with a count."""
+    """Return values of some rows at their places among all rows; the others are missing, and estimators count them."""
     if len(known) == n_rows:
         return values
     spread = np.full(n_rows, None, object)

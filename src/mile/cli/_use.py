@@ -17,7 +17,9 @@ from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
+from mile.fitting.conformal import conformal_interval
 from mile.fitting.result import Fit
+from mile.fitting.unseen import show as show_estimate
 from mile.report import render
 from mile.samplers import title_of
 from mile.storage import csv_lines, inside, run_seconds, write_page, write_table
@@ -35,6 +37,7 @@ def predict(
     quantiles: str | None,
     keep: str | None = None,
     keep_formulas: bool = False,
+    conformal: bool = False,
 ) -> None:
     """Predict every row of a table."""
     if not 0.0 < interval < 1.0:
@@ -44,6 +47,9 @@ def predict(
     rows, kept = _features(loaded, data, keep)
     predictive = fitted(loaded).for_encoded.predictive(rows)
     columns = predictive.columns(interval, levels)
+    if conformal:
+        ends = conformal_interval(fitted(loaded).for_encoded, rows, interval).T
+        columns |= {f"{end}_{100 * interval:g}": column for end, column in zip(("lower", "upper"), ends, strict=True)}
     columns = {name: cells for name, cells in kept.items() if name not in columns} | columns
     if out is None:
         for line in csv_lines(columns, keep_formulas=keep_formulas):
@@ -73,7 +79,8 @@ def report(console: Console, model: Path, data: DataFile | None, target: str | N
     else:
         x, y, numbers = (read_validation(model, fit) if is_run else None) or (None, None, None)
         fit, rows = fit.for_encoded, "" if y is None else f"{len(y):,} validation rows"
-        notes += [_FLATTERING if rows else _NO_ROWS] if is_run else []
+        without = [] if fit.out_of_fold is not None else [_NO_ROWS]
+        notes += ([_FLATTERING] if rows else without) if is_run else []
     page = out or (inside(model, "report.html") if is_run else model.with_suffix(".html"))
     seconds = _seconds(model, notes)
     write_report(
@@ -169,6 +176,29 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
         remark = f" ({score.better} is better)" if score.better else ""
         rows.append((score.label + remark, *(figure(values[name]) for values in shown.values())))
     return table(("", *(title_of(name) for name in shown)), rows)
+
+
+def out_of_fold_table(fit: Fit) -> str:
+    """Return the scores of left-out rows, with their standard errors, as a table for people."""
+    found = fit.out_of_fold
+    assert found is not None
+    beside = found.scores_of_ensemble
+    rows = [
+        (metrics.SCORES[name].label, show_estimate(name, beside[name]), show_estimate(name, estimate))
+        for name, estimate in found.scores.items()
+    ]
+    return table(("± one standard error", title_of("deep_ensemble"), title_of(fit.sampler.name)), rows)
+
+
+def out_of_fold_answer(fit: Fit) -> dict[str, object]:
+    """Return the same for JSON."""
+    found = fit.out_of_fold
+    assert found is not None
+    named = {"deep_ensemble": found.scores_of_ensemble, fit.sampler.name: found.scores}
+    answer: dict[str, object] = {"rows": len(found), "folds": found.n_folds}
+    for method, scores in named.items():
+        answer[method] = {name: estimate._asdict() for name, estimate in scores.items()}
+    return answer
 
 
 def write_report(

@@ -130,6 +130,8 @@ def prepare(
     weight: Float[np.ndarray, " row"] | None = None,
     number: Int[np.ndarray, " row"] | None = None,
     n_folds: int | None = None,
+    groups: Int[np.ndarray, " row"] | None = None,
+    order: np.ndarray | None = None,
 ) -> Dataset:
     """Split checked rows into training and validation parts and encode both by what the training rows teach.
 
@@ -153,10 +155,16 @@ def prepare(
         Where each row was in the user's table.
     n_folds
         Into how many folds to cut the rows; None or too few rows: set rows aside instead.
+    groups
+        A number for each row; rows with the same one stay in one fold.
+    order
+        By what rows follow each other; each fold is one stretch of them.
     """
     strata = likelihood.strata(y)
     rotates = n_folds is not None and len(x) >= FEWEST_ROWS_OF_A_FOLD * n_folds
-    folds = rotating_folds(len(x), n_folds, seed, strata=strata) if n_folds is not None and rotates else None
+    folds = None
+    if n_folds is not None and rotates:
+        folds = rotating_folds(len(x), n_folds, seed, strata=strata, groups=groups, order=order)
     validation = split_rows(len(x), 0.0 if rotates else validation_fraction, seed, strata)
     train, valid = np.flatnonzero(~validation), np.flatnonzero(validation)
     response = likelihood.learn(y, train, weight)

@@ -5,8 +5,8 @@ from jaxtyping import Bool, Int
 
 # Rows needed before some are set aside to decide when to stop training.
 _SMALLEST_SPLIT = 20
-FEWEST_ROWS_OF_A_FOLD = 5  # of each of the folds that rotate: one of them decides when a member stops
-_FEWEST_FOLDS = 3  # one to leave out, one to stop by, one to learn from
+FEWEST_ROWS_OF_A_FOLD = 2  # of each of the folds that rotate: one of them decides when a member stops
+FEWEST_FOLDS = 3  # one to leave out, one to stop by, one to learn from
 
 
 def split_rows(
@@ -73,9 +73,9 @@ def check_folds(folds: np.ndarray, n_rows: int, n_validation: int) -> Int[np.nda
     """
     folds = np.asarray(folds)
     n_folds = int(folds.max()) + 1 if folds.size and folds.dtype.kind in "iu" else 0
-    if folds.shape != (n_rows,) or n_folds < _FEWEST_FOLDS or not np.array_equal(np.unique(folds), np.arange(n_folds)):
+    if folds.shape != (n_rows,) or n_folds < FEWEST_FOLDS or not np.array_equal(np.unique(folds), np.arange(n_folds)):
         raise ValueError(
-            f"fold_train must have one whole number for each of the {n_rows} rows, of at least {_FEWEST_FOLDS} folds "
+            f"fold_train must have one whole number for each of the {n_rows} rows, of at least {FEWEST_FOLDS} folds "
             "counted from 0 without a gap."
         )
     if n_validation:

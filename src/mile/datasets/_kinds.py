@@ -191,7 +191,7 @@ class TextSet:
 
 
 def _whole(column: np.ndarray) -> np.ndarray:
-    """Return integers as such, so that they are written without a decimal point."""
+    """Return whole numbers as integers, so that they are written without a decimal point."""
     whole = column.astype(np.int64)
     return whole if np.array_equal(whole, column) else column
 

@@ -32,7 +32,7 @@ class Mixing(NamedTuple):
 
 
 def mixing(draws: Draws) -> Mixing:
-    """Return all statistics at once, in two thirds of the time that they take one by one: sorting is shared."""
+    """Return all statistics together; sharing the sorting saves a third of the time."""
     draws = _checked(draws)
     normalized = rank_normalize(draws)
     # Of an odd number of draws the halves leave one out, and then the ranks are others.

@@ -154,7 +154,7 @@ def _columns(draws: np.ndarray | StoredDraws, chain: int, chosen: np.ndarray) ->
 
 
 def _predictions(fit: Fit, x: np.ndarray) -> list[Group]:
-    """Follow from draw to draw what the predictive distribution names."""
+    """Return the quantities that the predictive distribution names, draw by draw."""
     rows = x[np.linspace(0, len(x) - 1, min(len(x), _FUNCTION_ROWS)).astype(int)]
     predictive = fit.predictive(rows, chains=np.flatnonzero(fit.ok).tolist())
     shape = (int(fit.ok.sum()), -1, len(rows))
@@ -197,7 +197,7 @@ def _chain(fit: Fit, row: int) -> ChainReport:
 
 
 def _warnings(fit: Fit, groups: list[Group], chains: tuple[ChainReport, ...]) -> list[str]:
-    """Return one sentence for everything that should be known, each with what to do."""
+    """Return one sentence for each problem, with what to do about it."""
     good = [chain for chain in chains if chain.status == Status.OK]
     return [
         *_about_failures(chains),

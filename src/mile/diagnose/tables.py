@@ -36,7 +36,7 @@ class TableWarning(NamedTuple):
 
 
 def table_warnings(encoder: TableEncoder, frame: Frame, y: np.ndarray) -> list[TableWarning]:
-    """Look for what makes scores better than predictions will be.
+    """Look for anything that makes scores look better than predictions will be.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def table_warnings(encoder: TableEncoder, frame: Frame, y: np.ndarray) -> list[T
 
 
 def _numbers(column: AbstractColumn, frame: Frame, name: str) -> Float[np.ndarray, " row"]:
-    """Return the values of a column as numbers, texts by a number for each; NaN is missing."""
+    """Return the values of a column as numbers, with a code for each text; NaN is missing."""
     if column.kind == "category":
         return frame[name].texts().codes.astype(np.float64)
     return column.read(frame[name]).numbers().values.astype(np.float64)
@@ -114,7 +114,7 @@ def _cross_fitted(values: np.ndarray, targets: Float[np.ndarray, "row target"]) 
 
 
 def _repeats(columns: dict[str, np.ndarray], y: np.ndarray) -> Iterator[TableWarning]:
-    """Yield a warning if rows are the same as an earlier one, target included, and more than a coarse table has."""
+    """Yield a warning if more rows repeat an earlier one, target included, than a coarse table would have by chance."""
     n_repeats = _n_repeats([y, *columns.values()]) if columns else 0
     if not n_repeats:
         return

@@ -2,6 +2,7 @@
 
 from abc import ABCMeta
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, TypedDict
 
@@ -9,15 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mile import _registry
-from mile._checks import check_choice, check_count, check_flag, check_integer, check_number, check_path
+from mile._checks import check_chains, check_choice, check_count, check_flag, check_integer, check_number, check_path
 from mile._types import Json
 from mile.configuration import describe
+from mile.data.folds import FEWEST_FOLDS
 from mile.ensemble.training import Patience, Training
-from mile.estimators._networks import check_widths, choose_template, kept_network, table_defaults
+from mile.estimators._networks import check_widths, choose_template, kept_network
+from mile.estimators._presets import TableDefaults, table_defaults, usual_folds
 from mile.estimators._task import check_kinds, choose_encoder, choose_likelihood
 from mile.execution import Backend, choose_backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
+from mile.fitting.weighing import STACKING
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.base import Task
 from mile.networks import ACTIVATIONS
@@ -38,6 +42,7 @@ class Configuration(TypedDict):
     temperature: float
     sampler: Sampler
     training: Training
+    stacking: str
 
 
 class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
@@ -45,7 +50,6 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
 
     _kind: ClassVar[str]  # the name in files
     _task: ClassVar[Task]
-    _likelihood: ClassVar[str]  # the default
     n_features_in_: int
     feature_names_in_: np.ndarray  # only where X has names
 
@@ -59,15 +63,17 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         warmup_steps: int | None = None,
         sampling_steps: int | None = None,
         n_draws: int | None = None,
-        prior: str | Prior = "normal",
+        prior: str | Prior | None = None,
         prior_scale: float = 1.0,
         temperature: float = 1.0,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-3,
-        batch_size: int = 32,
-        max_epochs: int = 500,
-        patience: int = 10,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        batch_size: int | None = None,
+        max_epochs: int | None = None,
+        patience: int | None = None,
         validation_fraction: float = 0.125,
+        n_folds: int | None = None,
+        stacking: str | None = None,
         network: object = None,
         likelihood: str | AbstractLikelihood | None = None,
         encoder: str | AbstractFeatureEncoder | None = None,
@@ -98,6 +104,8 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.n_folds = n_folds
+        self.stacking = stacking
         self.network = network
         self.likelihood = likelihood
         self.encoder = encoder
@@ -112,10 +120,10 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _configuration(self) -> Configuration:
+    def _configuration(self, n_rows: int = 0) -> Configuration:
         """Check every argument, so that a mistake is found before any training and an earlier fit stays as it was.
 
-        Budgets that depend on the number of rows are those of few; `_sampler` knows them when the rows are counted.
+        What depends on the number of rows is that of few, until the rows are counted.
         """
         if self.activation is not None:
             check_choice("activation", self.activation, ACTIVATIONS)
@@ -124,12 +132,23 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
             check_widths(self.hidden_layer_sizes)
         if self.network is not None:
             self._template()
-        choose_likelihood(self.likelihood, self._likelihood, self._task)
+        usual = self._usual(n_rows)
+        choose_likelihood(self.likelihood, usual.likelihood, self._task)
         choose_encoder(self.encoder, Standardizer())
         check_kinds(self.columns)
         if self.columns is not None and self.encoder is not None:
             raise ValueError("columns must be None where encoder is given: TableEncoder(kinds=...) says the same.")
         check_number("validation_fraction", self.validation_fraction, smallest=0.0, largest=_LARGEST_FRACTION)
+        n_chains = check_chains(self.n_chains)
+        temperature = check_number("temperature", self.temperature, positive=True)
+        # A learned prior has tails too heavy to be flattened.
+        usual_prior = usual.prior if temperature <= 1.0 else "normal"
+        stacking = check_choice("stacking", usual.stacking if self.stacking is None else self.stacking, STACKING)
+        if not self._folds(n_rows) and self.stacking not in (None, STACKING[0]):
+            raise ValueError(
+                f"stacking={self.stacking!r} weighs chains by the rows that they left out, and no folds rotate here: "
+                f"give n_folds of at least {FEWEST_FOLDS}, and as many chains."
+            )
         check_integer("verbose", self.verbose)
         if self.run_dir is not None:
             check_path("run_dir", self.run_dir, "a path or None")
@@ -137,18 +156,45 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
         return {
-            "n_chains": check_count("n_chains", self.n_chains),
-            "prior": choose_prior(self.prior, self.prior_scale),
-            "temperature": check_number("temperature", self.temperature, positive=True),
-            "sampler": self._sampler(0),
-            "training": Training(
-                learning_rate=check_number("learning_rate", self.learning_rate, positive=True),
-                weight_decay=check_number("weight_decay", self.weight_decay, smallest=0.0),
-                batch_size=check_count("batch_size", self.batch_size),
-                max_epochs=check_count("max_epochs", self.max_epochs),
-                stopping=Patience(epochs=check_count("patience", self.patience)),
-            ),
+            "n_chains": n_chains,
+            "prior": choose_prior(usual_prior if self.prior is None else self.prior, self.prior_scale),
+            "temperature": temperature,
+            "sampler": self._sampler(n_rows),
+            "training": self._training(usual.training),
+            "stacking": stacking,
         }
+
+    def _training(self, usual: Training) -> Training:
+        """Return the training that was asked for; what was left open is as usual."""
+        given: dict[str, float | int | None] = {
+            "learning_rate": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "batch_size": self.batch_size,
+            "max_epochs": self.max_epochs,
+        }
+        training = replace(usual, **{name: value for name, value in given.items() if value is not None})
+        return training if self.patience is None else replace(training, stopping=Patience(epochs=self.patience))
+
+    def _usual(self, n_rows: int) -> TableDefaults:
+        """Return what the preset means; other networks than the default one of tables keep the paper's."""
+        preset = self.preset if self.network is None else "paper"
+        return table_defaults(preset, n_rows, self._task, self.sampler)
+
+    def _folds(self, n_rows: int) -> int:
+        """Return how many folds are wanted; 0 where rows are set aside."""
+        if self.n_folds is None:
+            return usual_folds(self._usual(n_rows).n_folds, self.n_chains)
+        n_folds = check_count("n_folds", self.n_folds, 0)
+        if 0 < n_folds < FEWEST_FOLDS:
+            raise ValueError(
+                f"n_folds must be 0, to set rows aside instead, or at least {FEWEST_FOLDS}; got {n_folds}."
+            )
+        if n_folds > self.n_chains:
+            raise ValueError(
+                f"n_folds must be at most n_chains, so that a chain leaves out each of them; got {n_folds} folds and "
+                f"{self.n_chains} chains."
+            )
+        return n_folds
 
     def _backend(self) -> Backend:
         return choose_backend(self.backend, self.address, self.n_threads)
@@ -157,7 +203,7 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         is_table = self.network is None
         budgets = {"warmup_steps": self.warmup_steps, "sampling_steps": self.sampling_steps, "n_draws": self.n_draws}
         if is_table and self.hidden_layer_sizes is None and self.sampler in ("mile", AUTO):
-            usual = table_defaults(self.preset, n_rows).steps
+            usual = self._usual(n_rows).steps
             budgets = {name: usual.get(name) if value is None else value for name, value in budgets.items()}
         preset = self.preset if is_table or self.preset != DEFAULT else "paper"
         return configure(self.sampler, preset, **budgets)

@@ -13,9 +13,10 @@ from mile.data import Dataset, prepare
 from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
 from mile.estimators._fitted import AbstractFittedModel
+from mile.estimators._foldings import Labels, check_folding, choose_folds
 from mile.estimators._inputs import check_features, check_training_data, check_training_images, refuse_infinite
 from mile.estimators._networks import default_network
-from mile.estimators._responses import split_missing
+from mile.estimators._responses import split_missing, unmasked
 from mile.estimators._tables import check_table, check_training_table, plain_rows, table_of
 from mile.estimators._task import (
     CheckedRows,
@@ -44,7 +45,15 @@ _LEAST_SECONDS = 1.0  # of a time limit, left for the fit when preparing the row
 class AbstractMileEstimator(AbstractFittedModel):
     """Fit an ensemble to rows."""
 
-    def fit(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> Self:
+    def fit(
+        self,
+        X: InputLike,
+        y: ResponseLike,
+        sample_weight: WeightsLike | None = None,
+        *,
+        groups: Labels | None = None,
+        order: Labels | None = None,
+    ) -> Self:
         """Fit the ensemble.
 
         Parameters
@@ -60,6 +69,11 @@ class AbstractMileEstimator(AbstractFittedModel):
         sample_weight
             How many times each row counts, shape (rows,): it multiplies the row's log likelihood, so a weight of 2
             equals the row twice, and a weight of 0 leaves it out. None: each row counts once.
+        groups
+            A label of any kind for each row. Rows with the same one stay in one fold, so that scores are those of new
+            groups: customers, say, or patients.
+        order
+            A number or date for each row. Folds are then stretches of time.
 
         Returns
         -------
@@ -73,7 +87,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         FitFailedError
             If every chain failed.
         """
-        return self._fit_named(X, y, None, getattr(y, "name", None), sample_weight)
+        return self._fit_named(X, y, None, getattr(y, "name", None), sample_weight, groups, order)
 
     def fit_columns(
         self,
@@ -82,12 +96,15 @@ class AbstractMileEstimator(AbstractFittedModel):
         columns: Sequence[str],
         target: str | None = None,
         sample_weight: WeightsLike | None = None,
+        *,
+        groups: Labels | None = None,
+        order: Labels | None = None,
     ) -> Self:
         """Fit an array whose columns have names, as they come from a file; files keep the names.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, groups, order
             As in `fit`; X may also be a mapping of these names to columns.
         columns
             One name per column of X.
@@ -97,14 +114,15 @@ class AbstractMileEstimator(AbstractFittedModel):
         n_columns = len(X) if isinstance(X, Mapping) else np.shape(np.asarray(X))[1]
         if len(columns) != n_columns:
             raise ValueError(f"columns must be one name for each of the {n_columns} columns; got {len(columns)}.")
-        return self._fit_named(X, y, columns, target, sample_weight)
+        return self._fit_named(X, y, columns, target, sample_weight, groups, order)
 
     def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
         """Say what `fit` would take in time, memory and disk, after timing a few epochs and steps; fits nothing."""
-        configuration, _ = self._configuration(), self._backend()
+        self._configuration()
+        self._backend()
         fresh = cast(Self, clone(self))
         task = fresh._prepare(X, y, None)
-        configuration["sampler"], dataset = self._sampler(len(task.x)), self._dataset(task, 0)
+        configuration, dataset = self._configuration(len(task.x)), self._dataset(task, 0)
         network = fresh._untrained_network(task, dataset, configuration["training"])
         return forecast_fit(dataset, network, task.likelihood, **configuration)
 
@@ -115,33 +133,46 @@ class AbstractMileEstimator(AbstractFittedModel):
         columns: Sequence[str] | None,
         target: object,
         sample_weight: WeightsLike | None,
+        groups: Labels | None = None,
+        order: Labels | None = None,
     ) -> Self:
-        configuration, backend = self._configuration(), self._backend()
-        task = self._prepare(X, y, sample_weight)
-        configuration["sampler"] = self._sampler(len(task.x))
+        self._configuration()
+        backend = self._backend()
+        task = self._prepare(X, y, sample_weight, groups, order)
+        configuration = self._configuration(len(task.x))
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
         self.target_name_ = target if isinstance(target, str) else None
         self._fit(task, configuration, backend)
         return self
 
-    def _prepare(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None) -> LearningTask:
+    def _prepare(
+        self,
+        X: InputLike,
+        y: ResponseLike,
+        sample_weight: WeightsLike | None,
+        groups: Labels | None = None,
+        order: Labels | None = None,
+    ) -> LearningTask:
         """Check the data and return what is to be learned, without rows of weight zero."""
-        chosen = choose_likelihood(self.likelihood, self._likelihood, self._task)
-        x, response, usual, known = self._checked(X, y, numeric=chosen.family.is_numeric)
+        family = choose_likelihood(self.likelihood, self._usual(0).likelihood, self._task).family
+        x, response, usual, known = self._checked(X, y, numeric=family.is_numeric)
         sample_weight = check_weights(sample_weight, x)
+        folding = check_folding(groups, order, len(x), may_rotate=self._folds(len(x)) > 0)
         number = np.arange(len(x)) if known is None else known
         if known is not None:
             x, response = take_rows(x, known), response[known]
             sample_weight = None if sample_weight is None else sample_weight[known]
+            folding = folding.take(known)
         weight = self._row_weights(sample_weight, x, response)
         counted = np.arange(len(x)) if weight is None else np.flatnonzero(weight > 0)
         if len(counted) < len(x):
             x, response, number = take_rows(x, counted), response[counted], number[counted]
-            weight = None if weight is None else weight[counted]
+            weight, folding = None if weight is None else weight[counted], folding.take(counted)
+        chosen = choose_likelihood(self.likelihood, self._usual(len(x)).likelihood, self._task)
         response = (chosen.given or chosen.family).check(response)
         likelihood = chosen.given or chosen.family.for_response(response)
-        return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number)
+        return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number, folding)
 
     def _row_weights(self, sample_weight: WeightsLike | None, x: Table, y: np.ndarray) -> np.ndarray | None:
         """Return how many times each row counts; None: once."""
@@ -149,6 +180,7 @@ class AbstractMileEstimator(AbstractFittedModel):
 
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         """Return rows, response, and the default encoder for such rows."""
+        X = unmasked(X)
         y, known = split_missing(y)
         if is_images(X):
             return CheckedRows(*check_training_images(self, X, y, numeric=numeric), PixelScale(), known)
@@ -166,6 +198,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         return table_of(X, always=self.encoder is not None or bool(self.columns))
 
     def _features(self, X: InputLike) -> Table:
+        X = unmasked(X)
         shape = self.fit_.network.input_shape
         if self.fit_.encoder.takes_tables:
             return check_table(self, X)
@@ -195,15 +228,21 @@ class AbstractMileEstimator(AbstractFittedModel):
 
     def _dataset(self, task: LearningTask, seed: int) -> Dataset:
         x = np.reshape(as_array(task.x), (len(task.x), -1)) if len(task.shape) > 1 else task.x
+        n_rows, folding = len(task.x), task.folding
+        n_folds = choose_folds(self._folds(n_rows), n_rows, folding, is_asked=self.n_folds is not None)
         return prepare(
             x,
             task.y,
             task.likelihood,
             task.encoder,
-            validation_fraction=self.validation_fraction,
+            # Rows at random could be of a group that is in training, or later than it.
+            validation_fraction=0.0 if folding.is_given else self.validation_fraction,
             seed=seed,
             weight=task.weight,
             number=task.number,
+            n_folds=n_folds or None,
+            groups=folding.groups,
+            order=folding.order,
         )
 
     def __sklearn_tags__(self) -> Tags:
@@ -220,7 +259,8 @@ class AbstractMileEstimator(AbstractFittedModel):
         n_outputs = task.likelihood.n_outputs
         if self.network is None:
             n_rows = len(task.x)
-            return default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, self.preset)
+            usual = self._usual(n_rows)
+            return default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, usual)
         return self._template().sized(shape, n_outputs)
 
     def _untrained_network(self, task: LearningTask, dataset: Dataset, training: Training) -> Network:

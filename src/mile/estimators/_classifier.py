@@ -46,7 +46,6 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
 
     _kind = "classifier"
     _task = "classification"
-    _likelihood = "categorical"
 
     def __init__(
         self,
@@ -58,15 +57,17 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         warmup_steps: int | None = None,
         sampling_steps: int | None = None,
         n_draws: int | None = None,
-        prior: str | Prior = "normal",
+        prior: str | Prior | None = None,
         prior_scale: float = 1.0,
         temperature: float = 1.0,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-3,
-        batch_size: int = 32,
-        max_epochs: int = 500,
-        patience: int = 10,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        batch_size: int | None = None,
+        max_epochs: int | None = None,
+        patience: int | None = None,
         validation_fraction: float = 0.125,
+        n_folds: int | None = None,
+        stacking: str | None = None,
         class_weight: ClassWeights | str | None = None,
         network: object = None,
         likelihood: str | AbstractLikelihood | None = None,
@@ -99,6 +100,8 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
             max_epochs=max_epochs,
             patience=patience,
             validation_fraction=validation_fraction,
+            n_folds=n_folds,
+            stacking=stacking,
             network=network,
             likelihood=likelihood,
             encoder=encoder,

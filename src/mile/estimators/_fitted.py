@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mile.data.folds import FEWEST_FOLDS, FEWEST_ROWS_OF_A_FOLD
 from mile.estimators._arguments import AbstractArguments
 from mile.estimators._frames import frame_like
+from mile.estimators._responses import refuse_masked
 from mile.estimators._task import check_weights, encode_rows
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
 from mile.fitting.result import Fit
+from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractPredictive
 from mile.predict import DEFAULT_MEMORY
 from mile.report import render
@@ -65,6 +68,24 @@ class AbstractFittedModel(AbstractArguments):
     def gradient_evaluations_(self) -> np.ndarray:
         """Gradient evaluations on all rows that each chain cost."""
         return self.fit_.chains.gradient_evaluations
+
+    @property
+    def oof_(self) -> OutOfFold:
+        """Out-of-fold scores: each row is predicted by chains that never saw it. Its repr is a table.
+
+        Raises
+        ------
+        AttributeError
+            If the fit has none.
+        """
+        found = self.fit_.out_of_fold
+        if found is None:
+            raise AttributeError(
+                "this model has no out-of-fold scores: no folds rotated (n_folds=0, or too few rows or chains), or its "
+                f"run is not finished. Fit with at least {FEWEST_FOLDS} chains, as many folds, and "
+                f"{FEWEST_ROWS_OF_A_FOLD} rows for each."
+            )
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "fit_")
@@ -195,6 +216,7 @@ class AbstractFittedModel(AbstractArguments):
 
     def lppd(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> float:
         """Return the log pointwise predictive density: the mean over rows of the log density at y, by weight."""
+        refuse_masked("y", y)
         density = self.predictive(X).log_prob(np.asarray(y))
         weight = check_weights(sample_weight, density)
         return float(np.mean(density) if weight is None else np.average(density, weights=weight))

@@ -12,7 +12,7 @@ from mile.estimators._arguments import AbstractArguments
 from mile.estimators._responses import is_missing
 from mile.features.accepted import Frame, InputLike, ResponseLike
 from mile.features.pixels import check_images
-from mile.likelihoods import refuse_rounded
+from mile.likelihoods import refuse_extreme, refuse_rounded
 
 # Other numbers become the first; float32 stays as it is, because a copy in float64 would be the largest array of a fit.
 _DTYPES = [np.float64, np.float32]
@@ -110,7 +110,7 @@ def _refuse_non_numeric(X: InputLike) -> None:
 
 
 def frame_columns(X: InputLike) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the columns of a frame, or of an array that may hold other things than numbers, each with its name."""
+    """Yield the columns of a frame, or of an array of any type, each with its name."""
     if hasattr(X, "columns"):
         by_place: Any = getattr(X, "iloc", X)  # pandas, polars: each has its own type for this
         for place, name in enumerate(cast(Frame, X).columns):
@@ -170,6 +170,7 @@ def refuse_bad_response(y: ResponseLike, numeric: bool) -> None:
                 raise ValueError(f"y must be a finite number in every row, but row {row} has {str(value)[:40]!r}.")
     if numeric:
         refuse_rounded(y)
+        refuse_extreme(y)
 
 
 def _is_finite_number(value: object) -> bool:

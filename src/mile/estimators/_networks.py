@@ -1,42 +1,12 @@
 """The network of an estimator: the one that was asked for, or the default for tables."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from mile._checks import check_choice, check_count
+from mile.estimators._presets import TableDefaults
 from mile.networks import MLP, TEMPLATES, Attention, adapt
 from mile.networks.base import Template
-from mile.samplers import DEFAULT
-
-
-class TableDefaults(NamedTuple):
-    """What a preset means for tables, besides the sampler's own settings."""
-
-    hidden: tuple[int, ...]
-    activation: str
-    steps: dict[str, int]  # budgets that replace the sampler's
-
-
-_PAPER = TableDefaults((16, 16), "relu", {})  # paper table 1
-# Chosen on validation rows (experiments/presets): the more rows there are, the more a larger network gains over the
-# steps that it costs in the same time. The borders lie between the sizes of the tables that were tried.
-_BY_ROWS = {
-    0: TableDefaults((16, 16), "gelu", {}),
-    1_000: TableDefaults((16, 16, 16), "gelu", {"warmup_steps": 20_000, "sampling_steps": 5_000}),
-    5_000: TableDefaults((32, 32, 32), "gelu", {"warmup_steps": 6_000, "sampling_steps": 1_500}),
-}
-# Other presets keep their own steps; with the largest network `quick` would be no quicker than `default`.
-_MOST_ROWS = 1_000
-
-
-def table_defaults(preset: str, n_rows: int) -> TableDefaults:
-    """Return what a preset means for a table of so many rows."""
-    if preset == "paper":
-        return _PAPER
-    is_own = preset == DEFAULT
-    most = n_rows if is_own else min(n_rows, _MOST_ROWS)
-    found = _BY_ROWS[max(border for border in _BY_ROWS if border <= most)]
-    return found if is_own else found._replace(steps={})
 
 
 def default_network(
@@ -45,7 +15,7 @@ def default_network(
     n_rows: int,
     hidden: Sequence[int] | None,
     activation: str | None,
-    preset: str,
+    usual: TableDefaults,
 ) -> MLP:
     """Return the default network of tables, a perceptron.
 
@@ -56,11 +26,11 @@ def default_network(
     n_outputs
         Outputs that the likelihood needs.
     n_rows
-        Number of rows; the preset's widths depend on it.
+        Number of rows.
     hidden, activation
         Widths of the hidden layers and their activation; None takes the preset's.
-    preset
-        Name of the preset.
+    usual
+        What the preset means for so many rows.
 
     Raises
     ------
@@ -72,7 +42,6 @@ def default_network(
             f"X has shape {(n_rows, *shape)}: images need a network that takes them, such as network='lenet5' or "
             f"{sorted(TEMPLATES)}. For a table, X must have shape (rows, features)."
         )
-    usual = table_defaults(preset, n_rows)
     return MLP(
         n_inputs=shape[0],
         hidden=usual.hidden if hidden is None else check_widths(hidden),

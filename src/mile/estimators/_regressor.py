@@ -6,9 +6,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
+from mile._checks import check_flag
 from mile.estimators._base import AbstractMileEstimator
 from mile.features.accepted import InputLike
+from mile.fitting.conformal import conformal_interval
 from mile.likelihoods import Predictive
 from mile.predict import DEFAULT_MEMORY
 
@@ -31,15 +34,15 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Ensemble members and chains.
     preset
         "default", "paper" (network and steps of the paper), "quick" (a tenth of the paper's steps), "accurate" (smaller
-        steps, four times as many as the paper) or "exact", the same as `sampler="adjusted"`. "default" was chosen
-        on validation rows of six tables, where it predicts better than "paper" in the same time; with `network` it is
-        "paper".
+        steps, four times as many as the paper) or "exact", the same as `sampler="adjusted"`. Each decides also what
+        `prior`, `likelihood`, `n_folds` and `stacking` are where they are None; with `network` these are the paper's.
     warmup_steps, sampling_steps, n_draws
         Budgets per chain; None takes the preset's.
     prior
-        "normal", "laplace", "student_t" (3 degrees of freedom), "fan_in" (normal, narrower where a layer has many
-        inputs), "hierarchical" (learns a scale for each layer), or an object such as `StudentT(df=5.0)`,
-        `FanIn(family=Laplace())`, `PerLayer(scales=(1.0, 0.5, 0.5))`, `Hierarchical(groups="input")`.
+        None takes the preset's: "hierarchical", or "normal" for "paper". Names are "normal", "laplace", "student_t" (3
+        degrees of freedom), "fan_in" (normal, narrower where a layer has many inputs) and "hierarchical" (learns a
+        scale for each layer); objects are such as `StudentT(df=5.0)`, `FanIn(family=Laplace())`,
+        `PerLayer(scales=(1.0, 0.5, 0.5))`, `Hierarchical(groups="input")`.
     prior_scale
         Scale of the prior that `prior` names, on all weights and biases. It is the standard deviation of "normal";
         that of "laplace" is sqrt(2) times as large, that of "student_t" sqrt(3) times. For "fan_in" it multiplies the
@@ -47,17 +50,29 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         expected, and biases keep 1. A prior object has its own scale, and this must be 1.
     temperature
         The chains sample the posterior to the power 1 / temperature, so below 1 it is narrower. The ensemble stays.
+        Above 1 the preset's prior is "normal".
     learning_rate, weight_decay, batch_size, max_epochs, patience
-        Training of the ensemble by AdamW with early stopping; the learning rate is also the sampler's first
-        step size.
+        Training of the ensemble by AdamW; the learning rate is also the sampler's first step size. What is None is the
+        preset's: for "paper" 0.001, 0.001, 32, 500 and 10, else a schedule of the learning rate that rises to 0.02 four
+        times, over 200 epochs, fewer and in larger batches from 1,000 rows on. The weights of the best epoch are kept.
     validation_fraction
-        Share of the rows that decides when training stops; under 20 rows there is none.
+        Share of the rows that decides when training stops, where no folds rotate; under 20 rows there is none.
+    n_folds
+        Each chain leaves out one of so many folds of the rows, so that all rows are used, and each is predicted by
+        chains that never saw it: `oof_`. 0 sets rows aside instead. None takes the preset's: twelve under 200 rows, six
+        from there on, 0 for "paper", and fewer where there are fewer chains. Under two rows for each fold, rows are set
+        aside.
+    stacking
+        How chains, and the networks that they start from, are weighed by the rows that they left out: "none" (all
+        chains count the same), "ensemble" (all chains against all those networks) or "slots" (a slot has one chain for
+        each fold). None takes the preset's; samplers other than "mile" and the preset "paper" weigh nothing.
     network
         None: a perceptron of `hidden_layer_sizes`. For images "lenet5" or "cnn_v1", or a `ConvNet(...)`. For anything a
         network of your own: a flax or equinox module, or a pair `(init, apply)`.
     likelihood
-        Distribution of y given the network's outputs: a name such as "gaussian" (the default: normal with a noise level
-        for each row), or an object. `mile.likelihoods` has the contract for one of your own.
+        Distribution of y given the network's outputs. None takes the preset's: normal with a noise level for each row
+        that stays within sight of y, `Gaussian(link="bounded")`, or for "paper" the paper's, `Gaussian()`; so does
+        "gaussian". Or another name, or an object; `mile.likelihoods` has the contract for one of your own.
     encoder
         What turns X into numbers for the network: None standardizes arrays and frames of finite numbers, maps pixels
         to [0, 1], and takes a `TableEncoder` for all other tables. A name, or an object that follows the contract in
@@ -99,6 +114,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         Gradient evaluations per chain.
     columns_
         What each column of a table was taken for, and what became of it.
+    oof_
+        Out-of-fold scores with standard errors, and what they are made of, row by row.
     fit_
         The `Fit`: draws, ensemble, records.
     seed_
@@ -116,7 +133,6 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
 
     _kind = "regressor"
     _task = "regression"
-    _likelihood = "gaussian"
 
     def predictive(self, X: InputLike, memory: int = DEFAULT_MEMORY) -> Predictive:
         """Return the predictive distribution of each row.
@@ -135,9 +151,34 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         predictive = self.predictive(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
-    def predict_interval(self, X: InputLike, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
-        """Return lower and upper end of the central interval that holds y with probability `level`."""
-        return self.predictive(X).interval(level)
+    def predict_interval(
+        self, X: InputLike, level: float = 0.9, *, conformal: bool = False
+    ) -> Float[np.ndarray, "row 2"]:
+        """Return lower and upper end of the interval that holds y with probability `level`.
+
+        Parameters
+        ----------
+        X
+            Rows as at fit.
+        level
+            Such as 0.9.
+        conformal
+            False: the central interval of the predictive distribution, which is right if the model is. True: the CV+
+            interval of the out-of-fold predictions (Barber et al. 2021), whatever the model is. For n training rows in
+            K folds of one size, and a new row drawn as they were, it holds y with a probability of at least
+            2 level - 1 - min(2 (1 - 1/K) / (n/K + 1), (1 - K/n) / (K + 1)), on average over training sets; in
+            practice it is close to `level`. Sample weights change the model and not the guarantee, for which each
+            row counts once. With `groups` or `order` rows are not exchangeable, and nothing is guaranteed.
+
+        Raises
+        ------
+        ValueError
+            If `conformal` is asked for and the model was fitted without folds.
+        """
+        if not check_flag("conformal", conformal):
+            return self.predictive(X).interval(level)
+        check_is_fitted(self)
+        return conformal_interval(self.fit_.for_encoded, self._encoded(X), level)
 
     def predict_quantiles(self, X: InputLike, q: ArrayLike = (0.05, 0.5, 0.95)) -> Float[np.ndarray, "row level"]:
         """Return the quantiles at levels `q`, one column each."""

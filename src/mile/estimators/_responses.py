@@ -2,12 +2,14 @@
 
 import datetime
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from mile._errors import warn
 from mile.features.accepted import ResponseLike
 
+Values = TypeVar("Values")
 _DATES = (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
@@ -21,6 +23,7 @@ def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
     ValueError
         If no row has a value, or y is made of dates.
     """
+    y = unmasked(y)
     values = np.asarray(y)
     if values.dtype.kind in "Uf" and isinstance(y, Sequence):
         values = np.array(y, object)  # numpy has made texts of None and NaN, or with NaN rounded whole numbers
@@ -39,6 +42,33 @@ def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
     narrow = np.array(filled.tolist()) if filled.dtype.kind == "O" else filled
     is_one_kind = narrow.dtype.kind in "biuf" or all(isinstance(value, str) for value in filled)
     return narrow if is_one_kind else filled, known
+
+
+def unmasked(values: Values) -> Values | np.ndarray:
+    """Return an array with NaN or None where numpy's mask hides a number; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.getmaskarray(values).any():
+        return values.data
+    found = np.array(values.data, values.dtype if values.dtype.kind == "f" else object)
+    found[np.ma.getmaskarray(values)] = np.nan if values.dtype.kind == "f" else None
+    return found
+
+
+def refuse_masked(name: str, values: object) -> None:
+    """Refuse an array of which numpy's mask hides a part, where there is nothing that could stand for it.
+
+    Raises
+    ------
+    ValueError
+        If it does; the message names the first row.
+    """
+    hidden = np.argwhere(np.ma.getmaskarray(values)) if isinstance(values, np.ma.MaskedArray) else np.empty((0, 1), int)
+    if len(hidden):
+        raise ValueError(
+            f"{name} is masked in row {hidden[0][0]} ({len(hidden)} such rows): remove these rows, or fill them with "
+            "numpy.ma.filled."
+        )
 
 
 def is_missing(value: object) -> bool:

@@ -19,10 +19,12 @@ from mile.storage import schema
 _ESTIMATORS = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
 _NOT_IN_FILES = {"run_dir", "backend", "address", "n_threads"}  # a file does not choose a folder or a machine
 _NEWER = {"likelihood", "encoder", "columns", "class_weight"}  # arguments that version 0.1 did not have
+# What earlier versions did, whose files have neither argument.
+_BEFORE_FOLDS = {"n_folds": 0, "stacking": "none"}
 _PLAIN = (bool, int, float, str, tuple, type(None))
 _OBJECTS: dict[str, tuple[type | _registry.Registry, ...]] = {
     "sampler": (_registry.sampler, str),
-    "prior": (_registry.prior, str),
+    "prior": (_registry.prior, str, type(None)),
     "likelihood": (_registry.likelihood, str, type(None)),
     "network": (_registry.network, str, type(None)),
     "embedding": (FixedArray, type(None)),
@@ -72,6 +74,8 @@ def _arguments(origin: schema.Origin, known: set[str], fitted: Fit, network: obj
         wrong = sorted(newer & set(parameters))
         require(not wrong, f"version 0.1 has no argument {wrong} of a {word}.")
         parameters = dict.fromkeys(newer | ({"network"} & known)) | parameters
+    if not set(_BEFORE_FOLDS) & set(parameters):
+        parameters = {name: value for name, value in _BEFORE_FOLDS.items() if name in known} | parameters
     wrong = sorted(set(parameters) ^ (known - _NOT_IN_FILES))
     require(not wrong, f"unknown or missing arguments of a {word}: {quote(wrong)}.")
     seed = schema.SEED.read(parameters["random_state"], place=("random_state",))

@@ -8,6 +8,8 @@ import numpy as np
 from mile import _registry
 from mile._checks import Chosen, check_choice, choose_part
 from mile._errors import warn
+from mile.estimators._foldings import Folding
+from mile.estimators._responses import refuse_masked
 from mile.features.accepted import WeightsLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Table
 from mile.features.frame import Frame
@@ -15,6 +17,7 @@ from mile.features.kinds import KINDS
 from mile.likelihoods import AbstractLikelihood
 
 _MOST_REMARKS = 5  # sentences in a warning
+_AT_RANDOM = Folding()
 
 
 class CheckedRows(NamedTuple):
@@ -35,6 +38,7 @@ class LearningTask(NamedTuple):
     encoder: AbstractFeatureEncoder
     weight: np.ndarray | None  # None: each row counts once
     number: np.ndarray  # where each row was in the user's table
+    folding: Folding = _AT_RANDOM
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,15 +46,18 @@ class LearningTask(NamedTuple):
         return self.x.shape[1:]
 
 
-def choose_likelihood(given: object, usual: str, task: str) -> Chosen[AbstractLikelihood]:
-    """Return the likelihood that an estimator was given by name or as an object; None takes the default.
+def choose_likelihood(given: object, usual: str | AbstractLikelihood, task: str) -> Chosen[AbstractLikelihood]:
+    """Return the likelihood that an estimator was given by name or as an object.
+
+    None takes the default, and so does the name of its family: "gaussian" has the preset's link.
 
     Raises
     ------
     ValueError
         If there is none of that name, or it is for another kind of response.
     """
-    chosen = choose_part(_registry.likelihood, usual if given is None else given, AbstractLikelihood)
+    is_usual = given is None or (not isinstance(usual, str) and given == _registry.likelihood.name_of(type(usual)))
+    chosen = choose_part(_registry.likelihood, usual if is_usual else given, AbstractLikelihood)
     if chosen.family.task != task:
         names = [name for name, known in _registry.likelihood.classes.items() if known.task == task]
         raise ValueError(f"likelihood must be for {task}, one of {sorted(names)} or such an object; got {given!r}.")
@@ -111,6 +118,7 @@ def check_weights(weight: WeightsLike | None, x: Table) -> np.ndarray | None:
     """
     if weight is None:
         return None
+    refuse_masked("sample_weight", weight)
     try:
         given = np.asarray(weight, np.float64)
     except (TypeError, ValueError) as error:

@@ -18,6 +18,7 @@ from mile.ensemble.embeddings import load_embedding, load_tokenizer, pretrain_em
 from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
 from mile.estimators._classifier import MileClassifier
+from mile.estimators._foldings import Labels
 from mile.estimators._inputs import refuse_bad_response
 from mile.estimators._responses import split_missing
 from mile.estimators._task import CheckedRows, LearningTask
@@ -52,8 +53,10 @@ class MileTextClassifier(MileClassifier):
         `save_embedding` wrote, which holds embeddings and their tokens.
     pretraining_epochs
         Passes through the training texts that train the embeddings.
-    n_chains, preset, warmup_steps, sampling_steps, n_draws, prior, temperature
+    n_chains, preset, warmup_steps, sampling_steps, n_draws, temperature
         As in `MileRegressor`.
+    prior
+        As in `MileRegressor`; the default is "normal".
     prior_scale
         As in `MileRegressor`. The paper has 0.2 for "att_v1" and "att_v2" and 0.4 for "att_v3".
     learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction
@@ -90,6 +93,9 @@ class MileTextClassifier(MileClassifier):
     likelihood = None
     encoder = None
     columns = None
+    # As in the paper: rows are set aside, and chains count the same.
+    n_folds = 0
+    stacking = "none"
 
     def __init__(
         self,
@@ -213,9 +219,11 @@ class MileTextClassifier(MileClassifier):
         columns: Sequence[str] | None,
         target: object,
         sample_weight: WeightsLike | None,
+        groups: Labels | None = None,
+        order: Labels | None = None,
     ) -> Self:
         self.text_name_ = None if columns is None else str(columns[0])
-        return super()._fit_named(X, y, None, target, sample_weight)
+        return super()._fit_named(X, y, None, target, sample_weight, groups, order)
 
     def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
         """Say what `fit` would take in time, memory and disk, apart from training embeddings; fits nothing."""
@@ -269,7 +277,7 @@ class MileTextClassifier(MileClassifier):
             )
         return network
 
-    def _configuration(self) -> Configuration:
+    def _configuration(self, n_rows: int = 0) -> Configuration:
         network = self._template()
         check_count("pretraining_epochs", self.pretraining_epochs)
         table = _given_table(self.embedding)
@@ -279,7 +287,7 @@ class MileTextClassifier(MileClassifier):
             raise ValueError("the network has an embedding of its own: leave embedding out.")
         if table is not None:
             replace(network, embedding=table)  # which checks its shape
-        return super()._configuration()
+        return super()._configuration(n_rows)
 
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         texts = check_texts(X)

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
 from mile._progress import show_progress
-from mile._schema import Count, Tensor, quote, refused, require
+from mile._schema import Count, Text, quote, refused, require
 from mile._types import Json
 from mile.configuration import is_custom
 from mile.data.dataset import Dataset
@@ -20,20 +20,28 @@ from mile.execution import Backend
 from mile.fitting.result import Fit, Parts, assemble, build_parts, by_phase, read_fit
 from mile.fitting.running import fit
 from mile.fitting.tensors import read_encodings, read_fixed
+from mile.fitting.weighing import STACKING
 from mile.samplers import with_plan
 from mile.sampling.chains import count_gradients
+from mile.sampling.record_checks import check_progress, check_reports
 from mile.storage import (
     DATA,
+    FINISHED,
+    OUT_OF_FOLD,
     SCALES,
+    TRAINING,
     Layout,
     Manifest,
     Record,
     check_draws,
     check_entries,
+    check_member,
+    check_pending,
     damaged_files,
     read_draws,
     read_manifest,
     read_record,
+    read_status_of,
     read_tensors,
     schema,
 )
@@ -161,6 +169,9 @@ def resume(
             dataset,
             **parts._asdict(),
             n_chains=Count(1).read(configuration.get("n_chains"), folder, ("configuration", "n_chains")),
+            stacking=Text(choices=STACKING).read(
+                configuration.get("stacking", "none"), folder, ("configuration", "stacking")
+            ),
             random_state=manifest.seed,
             progress=progress,
             run_dir=folder,
@@ -260,12 +271,13 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
 
     members = {chain: record_of_chain(chain, "member") for chain in layout.chain_ids}
     records = {chain: record_of_chain(chain, "final", "state") for chain in layout.chain_ids}
+    _check_records(parts, layout, members.values(), records.values())
     codes = {chain: _status(members[chain], records[chain]) for chain in layout.chain_ids}
     failed = [chain for chain in range(n_chains) if codes[chain] != Status.OK]
     spare = [
         chain
         for chain in layout.chain_ids
-        if chain >= n_chains and (record := records[chain]) and record.stage == "finished"
+        if chain >= n_chains and (record := records[chain]) and record.stage == FINISHED
     ]
     replaced = dict(zip(failed, spare, strict=False))
     chosen = [replaced.get(chain, chain) for chain in range(n_chains)]
@@ -279,6 +291,7 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     arrays = dict(kept_arrays)
     arrays |= _draws_of(kept, folder, manifest, layout, [layout.chain_ids.index(chain) for chain in chosen])
     arrays |= {name: _stack(kept, name) for name in kept[0].arrays if name.startswith(("info.", "history."))}
+    check_reports(kept)
     info = by_phase(arrays, "info", parts.sampler)
     arrays |= {
         "chain_status": _stack(kept, "status"),
@@ -290,9 +303,26 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
         "member_epochs": _stack(trained, "epochs"),
         "validation_loss": _stack(trained, "losses"),
     }
+    if OUT_OF_FOLD in manifest.files:
+        arrays |= _read(folder, OUT_OF_FOLD)
     if manifest.weights is not None:
         arrays[schema.CANDIDATE_WEIGHTS] = np.array(manifest.weights)
     return assemble(parts, arrays, manifest.seed)
+
+
+def _check_records(
+    parts: Parts, layout: Layout, members: Iterable[Record | None], records: Iterable[Record | None]
+) -> None:
+    """Check what is read of the records; a run that another process writes to may not have all of them."""
+    for member in (record for record in members if record is not None):
+        check_member(member, layout.dimension, parts.training.max_epochs)
+    with refused("the sampler"):  # its step size may be open
+        phases = parts.sampler.phases
+    kept = [record for record in records if record is not None and record.stage != TRAINING]
+    for record in kept:
+        names = [FINISHED, *(phase.name for phase in phases)]
+        require(record.stage in names, f"stage must be one of {names}; got {quote(record.stage)}.", record.source)
+    check_progress(kept, phases, layout)
 
 
 def _count_chains(manifest: Manifest, layout: Layout) -> int:
@@ -310,10 +340,10 @@ def _draws_of(
     n_stored = n_draws
     most = max(record.n_draws for record in records)
     require(most <= layout.n_draws, "the chains of this run have more draws than there is room for.")
-    if any(record.stage != "finished" for record in records):
+    if any(record.stage != FINISHED for record in records):
         stages = {record.stage for record in records}
         require(len(stages) == 1, "the chains of this run were not saved together.")
-        pending = [_pending(record, layout) for record in records]
+        pending = [check_pending(record, layout) for record in records]
         n_stored = n_draws // layout.chunk * layout.chunk
         # A chain that is ahead, or has all its draws, has the newest common ones in a chunk already.
         is_last = [n_stored + len(part[1]) == record.n_draws for record, part in zip(records, pending, strict=True)]
@@ -325,22 +355,10 @@ def _draws_of(
     return {"draws": draws.position, "logdensity": draws.logdensity, "energy_change": draws.energy_change}
 
 
-def _pending(record: Record, layout: Layout) -> list[np.ndarray]:
-    """Return the draws of a chain that were in no chunk yet."""
-    count = record.n_draws % layout.chunk if record.n_draws < layout.n_draws else 0
-    shapes = {"draw.0": (count, layout.dimension), "draw.1": (count,), "draw.2": (count,)}
-    return [Tensor("f", shape).read(record.arrays.get(name), place=(name,)) for name, shape in shapes.items()]
-
-
 def _status(member: Record | None, record: Record | None) -> Status:
-    trained = Status.OK if member is None else _code(member)
-    sampled = Status.OK if record is None or "status" not in record.arrays else _code(record)
+    trained = Status.OK if member is None else read_status_of(member)
+    sampled = Status.OK if record is None or record.stage == TRAINING else read_status_of(record)
     return sampled if trained == Status.OK else trained
-
-
-def _code(record: Record) -> Status:
-    require("status" in record.arrays, "a chain has no status.")
-    return schema.read_code(int(record.arrays["status"]))
 
 
 def _stack(records: list[Record], name: str) -> np.ndarray:

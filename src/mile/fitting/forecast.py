@@ -15,7 +15,6 @@ from mile.execution import InProcess
 from mile.fitting.job import plan
 from mile.likelihoods import AbstractLikelihood
 from mile.networks.base import Network
-from mile.padded_rows import pad_rows
 from mile.priors import Prior
 from mile.samplers import Sampler
 from mile.sampling.chains import time_step
@@ -46,6 +45,7 @@ def forecast_fit(
     training: Training | None = None,
     n_chains: int = 12,
     temperature: float = 1.0,
+    stacking: str = "none",
 ) -> Forecast:
     """Forecast what `fit` with the same arguments takes, after timing a few epochs and steps.
 
@@ -60,20 +60,20 @@ def forecast_fit(
     240002
     """
     use_compilation_cache()
-    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature)
-    posterior, validation = job.posterior(), pad_rows(dataset.x_valid, dataset.y_valid)
+    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature, stacking)
+    learning, validation, sampling = job.own_rows(job.posterior(), np.arange(n_chains))
     backend = InProcess()
     n_timed = min(n_chains, backend.n_workers * backend.width)
     n_rounds = -(-n_chains // n_timed)
     probe = replace(job.training, max_epochs=_PROBE_EPOCHS, stopping=Patience(epochs=_PROBE_EPOCHS + 1))
     for _ in range(2):  # the first time also compiles
         began = time.perf_counter()
-        members = train_members(posterior, validation, probe, range(n_timed), seed=0)
+        members = train_members(learning, validation, probe, range(n_timed), seed=0)
         epoch_seconds = (time.perf_counter() - began) / _PROBE_EPOCHS
     sampling_seconds = 0.0
     if job.sampler.gradient_evaluations():
         positions = np.resize(members.positions, (n_chains, network.dimension))
-        target = posterior.tempered(temperature)
+        target = sampling.tempered(temperature)
         sampling_seconds = time_step(job.sampler, target, positions, seed=0, deadline=Deadline()).seconds_left(0, 0)
     n_bytes = sum(array.nbytes for array in dataset.arrays().values())
     return Forecast(

@@ -1,12 +1,12 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from mile import native
-from mile._checks import check_count, check_number
+from mile._checks import check_chains, check_choice, check_number
 from mile._deadline import Deadline
 from mile._errors import Status, warn
 from mile._progress import Progress, duration
@@ -16,10 +16,13 @@ from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, OwnPosterior, OwnRows, train_members
 from mile.ensemble.training import Training
 from mile.execution import Fingerprint, InProcess, WorkerPool
-from mile.fitting.monitoring import RunningScore, warn_of_remarks
+from mile.fitting.monitoring import RunningScore, warn_of_remarks, warn_of_weightless
+from mile.fitting.out_of_fold import weigh_and_predict
 from mile.fitting.replacement import SampledEnsemble, report_failures
 from mile.fitting.result import Fit
 from mile.fitting.rotation import Rotation
+from mile.fitting.unseen import OutOfFold
+from mile.fitting.weighing import STACKING
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
 from mile.networks.base import Network
 from mile.padded_rows import PaddedRows, pad_rows
@@ -29,6 +32,7 @@ from mile.samplers import MINIBATCHES, Mile, Sampler, alternatives, budgets_of, 
 from mile.sampling.chains import describe_failures, run_chains, time_step
 from mile.sampling.timing import plan_budgets
 from mile.storage import (
+    OUT_OF_FOLD,
     Manifest,
     Run,
     Unsaved,
@@ -46,9 +50,10 @@ def plan(
     n_chains: int,
     seed: int,
     temperature: float = 1.0,
+    stacking: str = "none",
 ) -> "Job":
     """Check that the parts fit together and fill in the defaults."""
-    check_count("n_chains", n_chains)
+    check_chains(n_chains)
     if network.n_outputs != likelihood.n_outputs:
         raise ValueError(
             f"the network has {network.n_outputs} outputs but the likelihood needs {likelihood.n_outputs}."
@@ -72,6 +77,7 @@ def plan(
         temperature=temperature,
         response=dataset.response or likelihood.plain_response(),
         seed=seed,
+        stacking=check_choice("stacking", stacking, STACKING) if dataset.folds is not None else STACKING[0],
     )
 
 
@@ -96,6 +102,7 @@ class Job:
     temperature: float
     response: AbstractResponse
     seed: int
+    stacking: str = STACKING[0]  # nothing is weighed
 
     @property
     def draw_bytes(self) -> int:
@@ -108,6 +115,8 @@ class Job:
         configuration = {name: describe(getattr(self, name)) for name in parts}
         labels = self.response.labels
         configuration["classes"] = None if labels is None else list(map(str, labels.tolist()))
+        if self.stacking != STACKING[0]:  # which earlier versions do not know
+            configuration["stacking"] = self.stacking
         return Manifest(
             fingerprint=dict(kind),
             configuration=configuration,
@@ -132,7 +141,7 @@ class Job:
         dataset, posterior = self.dataset, self.posterior()
 
         def sample_ensemble(chain_ids: range, places: np.ndarray) -> SampledEnsemble:
-            learning, validation, sampling = self._own_rows(posterior, places)
+            learning, validation, sampling = self.own_rows(posterior, places)
             target = sampling.tempered(self.temperature)
             members = train_members(
                 learning,
@@ -147,10 +156,7 @@ class Job:
             )
             sampler = self._within_time(target, members, run, deadline, pool)
             good = np.array([code == Status.OK for code in members.status])
-            scored = watched and len(dataset.y_valid) > 0
-            monitor = (
-                RunningScore(self.network, self.likelihood, dataset.valid, self.response, good) if scored else None
-            )
+            monitor = self._monitor(places[list(chain_ids)], good) if watched else None
             chains = run_chains(
                 sampler,
                 target,
@@ -178,8 +184,11 @@ class Job:
             report_failures(result, reasons, self.n_chains)
         elif failed.size:
             report_failures(result, describe_failures(result.status, result.chain_ids), self.n_chains, replaced=False)
-        run.finish(status)
+        fitted = self._fit_of(result)
         warn_of_remarks(result.chains.draws, result.ok, posterior, dataset.train)
+        return self._finish(fitted, run, status)
+
+    def _fit_of(self, result: SampledEnsemble) -> Fit:
         return Fit(
             network=self.network,
             likelihood=self.likelihood,
@@ -187,16 +196,53 @@ class Job:
             sampler=result.sampler,
             training=self.training,
             temperature=self.temperature,
-            encoder=dataset.encoder,
+            encoder=self.dataset.encoder,
             response=self.response,
             members=result.members,
             chains=result.chains,
             chain_ids=result.chain_ids,
             status=result.status,
-            weights=run.weights,
         )
 
-    def _own_rows(self, posterior: Posterior, places: np.ndarray) -> tuple[OwnPosterior, OwnRows, OwnPosterior]:
+    def _finish(self, fitted: Fit, run: Run | Unsaved, status: dict[int, Status]) -> Fit:
+        """Score the rows by the chains that left them out, weigh the chains by that, and record the end of the run."""
+        stored = run.recall(OUT_OF_FOLD)
+        if stored is not None or run.is_finished or self.dataset.folds is None:
+            run.finish(status)
+            found = OutOfFold.read(stored or {}, self.n_chains)
+            return replace(fitted, weights=run.weights, out_of_fold=found)
+        unseen = self._folds_without_chain(fitted)
+        if unseen:
+            warn(
+                f"No good chain has left out fold {unseen[0]}, so there are no out-of-fold scores. With more chains, "
+                "or fewer folds, several leave out each fold."
+            )
+            run.finish(status)
+            return fitted
+        samples = self.sampler.gradient_evaluations() > 0
+        out_of_fold, weights = weigh_and_predict(fitted, self.dataset, self.stacking if samples else STACKING[0])
+        run.finish(status, weights, {OUT_OF_FOLD: out_of_fold.tensors()})
+        found = replace(fitted, weights=weights, out_of_fold=out_of_fold)
+        warn_of_weightless(found)
+        return found
+
+    def _folds_without_chain(self, fitted: Fit) -> list[int]:
+        """Return the folds that no good chain has left out."""
+        rotation = self.rotation
+        assert rotation is not None
+        known = {rotation.left_out(place) for place in np.flatnonzero(fitted.ok).tolist()}
+        return [fold for fold in range(rotation.n_folds) if fold not in known]
+
+    def _monitor(self, places: np.ndarray, good: np.ndarray) -> RunningScore | None:
+        """Return the running score of the chains at these places; None without rows that they have not seen."""
+        dataset, rotation = self.dataset, self.rotation
+        rows = dataset.valid if rotation is None else dataset.train
+        if not len(rows):
+            return None
+        left_out = None if rotation is None else np.array([rotation.left_out(place) for place in places.tolist()])
+        return RunningScore(self.network, self.likelihood, rows, self.response, good, dataset.folds, left_out)
+
+    def own_rows(self, posterior: Posterior, places: np.ndarray) -> tuple[OwnPosterior, OwnRows, OwnPosterior]:
         """Return what members learn from, what they stop by, and what chains sample; `places` is by chain number."""
         rotation = self.rotation
         if rotation is None:

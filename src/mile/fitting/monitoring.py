@@ -2,10 +2,11 @@
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from mile._errors import warn
 from mile.data import Rows
+from mile.fitting.result import Fit
 from mile.likelihoods import AbstractLikelihood, AbstractResponse
 from mile.networks.base import Network
 from mile.posterior import Posterior
@@ -17,7 +18,10 @@ _REMARK_ROWS = 512  # training rows whose outputs remarks are made of
 
 
 class RunningScore:
-    """LPPD on validation rows, from one draw of each chain at every block so far: a glimpse, not the result."""
+    """LPPD on rows that chains have not seen, from one draw of each at every block so far: a glimpse, not the result.
+
+    The rows are those set aside for validation; with folds each chain is scored on the rows that it left out.
+    """
 
     def __init__(
         self,
@@ -26,25 +30,48 @@ class RunningScore:
         rows: Rows,
         response: AbstractResponse,
         good: np.ndarray,
+        folds: Int[np.ndarray, " row"] | None = None,
+        left_out: Int[np.ndarray, " chain"] | None = None,
     ) -> None:
         chosen = np.linspace(0, len(rows) - 1, min(len(rows), _SCORED_ROWS)).astype(int)
         self._network, self._likelihood, self._response, self._good = network, likelihood, response, good
         self._x, self._y, self._weight = rows.x[chosen], response.decode(rows.y[chosen]), rows.weight[chosen]
-        self._total, self._count = np.full(len(chosen), -np.inf), 0
+        self._total, self._count = np.full(len(chosen), -np.inf), np.zeros(len(chosen), int)
+        self._folds = np.zeros(len(chosen), int) if folds is None else folds[chosen]
+        self._left_out = np.zeros(len(good), int) if left_out is None else left_out
+        self._rows = "validation" if left_out is None else "out-of-fold"
 
     def __call__(self, positions: Float[np.ndarray, "chain d"]) -> str:
         """Add one draw of each chain and say how well all so far predict."""
-        draws = positions[self._good & np.isfinite(positions).all(axis=1)]
-        if len(draws):
-            predictive = predict(self._network, self._likelihood, draws, self._x, self._response)
-            self._total = np.logaddexp(self._total, predictive.log_prob(self._y) + np.log(len(draws)))
-            self._count += len(draws)
-        score = float(np.average(self._total - np.log(max(self._count, 1)), weights=self._weight))
-        return f"validation LPPD {score:.3f}"
+        usable = self._good & np.isfinite(positions).all(axis=1)
+        for fold in np.unique(self._left_out[usable]).tolist():
+            draws, rows = positions[usable & (self._left_out == fold)], np.flatnonzero(self._folds == fold)
+            if len(rows):
+                predictive = predict(self._network, self._likelihood, draws, self._x[rows], self._response)
+                density = predictive.log_prob(self._y[rows]) + np.log(len(draws))
+                self._total[rows] = np.logaddexp(self._total[rows], density)
+                self._count[rows] += len(draws)
+        return f"{self._rows} LPPD {self._score():.3f}"
+
+    def _score(self) -> float:
+        known = self._count > 0
+        if not known.any():
+            return -np.inf
+        return float(np.average(self._total[known] - np.log(self._count[known]), weights=self._weight[known]))
+
+
+def warn_of_weightless(fit: Fit) -> None:
+    """Name the good chains that got no weight, because left-out rows are predicted better without them."""
+    without = np.flatnonzero(fit.ok & (fit.chain_weights == 0.0))
+    if not without.size:
+        return
+    names = ", ".join(str(fit.chain_ids[place]) for place in without)
+    subject = f"Chain {names} adds" if without.size == 1 else f"Chains {names} add"
+    warn(f"{subject} nothing to the prediction of rows that they left out, and get no weight in predictions.")
 
 
 def warn_of_remarks(draws: np.ndarray | StoredDraws, ok: np.ndarray, posterior: Posterior, rows: Rows) -> None:
-    """Warn of everything that the likelihood remarks on a finished fit."""
+    """Issue a warning for each remark of the likelihood on a finished fit."""
 
     def outputs() -> np.ndarray:
         return np.asarray(_outputs(posterior, draws[ok, -1]))[:, :, : len(rows)]

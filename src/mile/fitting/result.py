@@ -21,6 +21,7 @@ from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
 from mile.fitting.candidates import check_candidate_weights, flat_draws, weighted_draws
 from mile.fitting.tensors import Arrays, prediction_names, prediction_tensors, read_encodings, read_fixed
+from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.weights import EQUAL, DrawWeights
 from mile.networks import FixedArray
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import xarray  # pyright: ignore[reportMissingImports]
 
 _CHECKED_VALUES = 1 << 20  # weights that are checked at once
+_LARGEST_WEIGHT = 1e18  # beyond it products of two are near the end of float32; no prior is that wide
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +60,7 @@ class Fit:
     status: tuple[Status, ...]
     temperature: float = 1.0  # of the chains; their log density is that of the posterior divided by it
     weights: Float[np.ndarray, " candidate"] | None = None
+    out_of_fold: OutOfFold | None = None  # predictions of rows by chains that never saw them, if there were folds
 
     def __post_init__(self) -> None:
         if self.weights is not None:
@@ -112,6 +115,13 @@ class Fit:
         Of all good chains, or of those at the given places alone. All members count the same.
         """
         return self._mixture(flat_draws(self.members.positions[:, None], self._chosen(chains)), EQUAL, x, memory)
+
+    def thinned(self, n_draws: int) -> "Fit":
+        """Return the same fit with so many draws of each chain, evenly chosen."""
+        stored = self.chains.draws
+        chosen = np.linspace(0, stored.shape[1] - 1, n_draws).round().astype(int)
+        draws = np.stack([np.asarray(stored[chain, chosen]) for chain in range(stored.shape[0])])
+        return replace(self, chains=self.chains._replace(draws=draws))
 
     def _chosen(self, chains: Sequence[int] | None) -> np.ndarray:
         if chains is None:
@@ -169,6 +179,8 @@ class Fit:
         }
         if self.weights is not None:
             found[schema.CANDIDATE_WEIGHTS] = self.weights
+        if self.out_of_fold is not None:
+            found |= self.out_of_fold.tensors()
         for phase, report in chains.info.items():
             found |= {f"info.{phase}.{name}": value for name, value in report.items()}
         for phase, history in chains.history.items():
@@ -276,6 +288,7 @@ def assemble(parts: Parts, arrays: Arrays, seed: int) -> Fit:
     """
     network, likelihood = parts.network, parts.likelihood
     others = prediction_names(arrays)
+    others |= {name for name in arrays if name.startswith(schema.OUT_OF_FOLD_PREFIX)}
     schema.check_fit_tensors({name: arrays[name] for name in arrays if name not in others}, network.dimension)
     require(network.n_outputs == likelihood.n_outputs, "the network must have the outputs that the likelihood needs.")
     with refused("the prior"):
@@ -315,6 +328,7 @@ def assemble(parts: Parts, arrays: Arrays, seed: int) -> Fit:
         chain_ids=arrays["chain_ids"],
         status=status,
         weights=weights,
+        out_of_fold=OutOfFold.read(arrays, len(status)),
     )
 
 
@@ -348,5 +362,7 @@ def _check_finite(name: str, weights: np.ndarray, good: Sequence[int]) -> None:
     for chain in good:
         rows = flat_draws(weights, np.arange(len(weights)) == chain)
         for start in range(0, len(rows), n_rows):
-            is_finite = np.isfinite(rows[start : start + n_rows]).all()
-            require(is_finite, f"{name}: chain {chain} has status ok, but weights that are not finite.")
+            piece = rows[start : start + n_rows]
+            require(np.isfinite(piece).all(), f"{name}: chain {chain} has status ok, but weights that are not finite.")
+            is_possible = bool((np.abs(piece) <= _LARGEST_WEIGHT).all())
+            require(is_possible, f"{name}: chain {chain} has weights beyond {_LARGEST_WEIGHT:g}, which no network has.")

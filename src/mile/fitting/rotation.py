@@ -31,7 +31,7 @@ class Rotation:
         return place % self.n_folds
 
     def stopping(self, place: int) -> int:
-        """Return the fold by which a member stops early: another one for each member that leaves out the same."""
+        """Return the fold by which a member stops early; members that leave out the same fold get different ones."""
         return (place + 1 + (place // self.n_folds) % (self.n_folds - 1)) % self.n_folds
 
     def for_sampling(self, posterior: Posterior, places: Int[np.ndarray, " chain"]) -> FoldedPosterior:

@@ -43,6 +43,7 @@ def fit(
     force: bool = False,
     backend: Backend | None = None,
     origin: dict[str, Json] | None = None,
+    stacking: str = "none",
 ) -> Fit:
     """Train a deep ensemble, start one chain from each member, and keep the draws.
 
@@ -56,7 +57,7 @@ def fit(
     network
         Such as `MLP`; its number of outputs must be the likelihood's.
     likelihood, prior
-        Default prior: standard normal. Others are `Laplace`, `StudentT`, `FanIn` and `PerLayer`.
+        Default prior: standard normal. Others are `Laplace`, `StudentT`, `FanIn`, `PerLayer` and `Hierarchical`.
     sampler
         Default: `Mile()`, the paper's.
     training
@@ -86,6 +87,10 @@ def fit(
         the same, so a run may begin on one backend and resume on another.
     origin
         Description of the estimator that calls this, to rebuild it; kept in the manifest.
+    stacking
+        How chains and the members that they start from are weighed by the rows that they left out: "none" (all good
+        chains count the same), "ensemble" (all chains against the whole ensemble) or "slots" (a slot has one chain, or
+        one member, for each fold). Without folds nothing is weighed.
 
     Returns
     -------
@@ -106,7 +111,7 @@ def fit(
     """
     seed = seed_for(run_dir, random_state)
     return run_job(
-        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature),
+        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature, stacking),
         choose_backend(backend),
         progress=progress,
         run_dir=run_dir,

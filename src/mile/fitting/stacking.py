@@ -41,6 +41,7 @@ def stack(
     row_weight: Float[np.ndarray, " row"] | None = None,
     *,
     strength: float = STRENGTH,
+    prior: Float[np.ndarray, " candidate"] | None = None,
 ) -> Stacking:
     """Return the weights with which the mixture of candidates best predicts left-out rows.
 
@@ -52,7 +53,10 @@ def stack(
     row_weight
         How often each row counts; default once.
     strength
-        Of the pull toward equal weights, in rows for each candidate.
+        Of the pull toward the prior weights, in rows for each candidate.
+    prior
+        The weights toward which the pull is, up to a factor; nothing holds back a candidate with the prior weight 0.
+        Default: equal.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def stack(
     ------
     ValueError
         If shapes do not agree, a weight of a row or the strength is negative or not finite, a log density is plus
-        infinity, or no candidate has a row.
+        infinity, prior weights are negative or all zero, or no candidate has a row.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def stack(
     scored = ~np.isnan(log_density).all(axis=1)
     if not scored.any():
         raise ValueError("stacking needs a candidate with the log density of a row that it left out; all are NaN.")
-    found = _solve(log_density[scored], row_weight, strength)
+    found = _solve(log_density[scored], row_weight, strength, _checked_prior(prior, len(log_density))[scored])
     found = np.where(found * len(found) < _LEAST_SHARE, 0.0, found)
     weights = np.zeros(len(log_density))
     weights[scored] = found / found.sum()
@@ -118,6 +122,15 @@ def _checked(
     return log_density, row_weight
 
 
+def _checked_prior(prior: Float[np.ndarray, " candidate"] | None, n_candidates: int) -> np.ndarray:
+    prior = np.ones(n_candidates) if prior is None else np.asarray(prior, np.float64)
+    if prior.shape != (n_candidates,):
+        raise ValueError(f"prior must have one entry per candidate, shape {(n_candidates,)}; got shape {prior.shape}.")
+    if not (np.isfinite(prior).all() and (prior >= 0.0).all() and prior.any()):
+        raise ValueError(f"prior must be finite, not negative and not all zero; got {prior.tolist()}.")
+    return prior
+
+
 class _Rows(NamedTuple):
     """Rows that compare candidates: their densities up to a factor, and which candidates each of them has."""
 
@@ -140,11 +153,12 @@ def _rows(log_density: np.ndarray, row_weight: np.ndarray) -> _Rows:
     return _Rows(np.exp(relative).T.copy(), count, known.T[first].astype(np.float64), pattern_count)
 
 
-def _solve(log_density: np.ndarray, row_weight: np.ndarray, strength: float) -> np.ndarray:
+def _solve(log_density: np.ndarray, row_weight: np.ndarray, strength: float, toward: np.ndarray) -> np.ndarray:
     """Maximize over log weights, in which there are no constraints, by Newton's method from equal weights on."""
     rows, n_candidates = _rows(log_density, row_weight), len(log_density)
     scale = 1.0 / max(rows.count.sum() + strength * n_candidates, 1.0)
     prior = np.ones((1, n_candidates)), np.full(1, strength * n_candidates)
+    pull = prior[1][0] * (toward / toward.sum() if toward.any() else np.full(n_candidates, 1.0 / n_candidates))
     # A common factor of all weights changes nothing; this term makes one of them the best.
     level = np.full(n_candidates, 1.0 / n_candidates)
 
@@ -152,8 +166,8 @@ def _solve(log_density: np.ndarray, row_weight: np.ndarray, strength: float) -> 
         weight = _normalized(log_weight)
         gain, gain_slope = _log_sums(rows.density, rows.count, weight)
         cost, cost_slope = _log_sums(rows.pattern, rows.pattern_count, weight)
-        value = gain - cost + strength * np.log(weight).sum()
-        slope = gain_slope - cost_slope + strength - prior[1][0] * weight
+        value = gain - cost + pull @ np.log(weight)
+        slope = gain_slope - cost_slope + pull - prior[1][0] * weight
         mean = level @ log_weight
         return -scale * value + 0.5 * mean**2, -scale * slope + mean * level
 

@@ -1,7 +1,7 @@
 """Likelihoods: what the network's outputs say about y, and the distributions that predict it; one file a family."""
 
 from mile.likelihoods._links import LOG_SCALE_LIMIT
-from mile.likelihoods._rounding import refuse_rounded
+from mile.likelihoods._rounding import refuse_extreme, refuse_rounded
 from mile.likelihoods.base import AbstractLikelihood, AbstractPredictive, AbstractResponse
 from mile.likelihoods.categorical import Categorical, ClassPredictive, LabeledResponse
 from mile.likelihoods.components import AbstractComponents
@@ -21,5 +21,6 @@ __all__ = [
     "LabeledResponse",
     "Predictive",
     "ScaledResponse",
+    "refuse_extreme",
     "refuse_rounded",
 ]

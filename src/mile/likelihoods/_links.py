@@ -23,7 +23,7 @@ class Link(Protocol):
 
 
 def exponential(numbers: ModuleType, raw: Values, floor: float) -> Values:
-    """Take the output as it is, within limits that do not depend on the data."""
+    """Use the output unchanged, within limits that do not depend on the data."""
     return numbers.clip(raw, -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""Responses with few distinct values: which ones they are, and the noise below which they can tell nothing."""
+"""Responses with few distinct values: how they are recognized, and the smallest noise that they can resolve."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def few_values(y: Encoded) -> np.ndarray | None:
 
 
 def resolution_of(y: Encoded) -> float | None:
-    """Return the smallest noise that a standardized response with few values can tell; None for any other.
+    """Return the smallest noise that a standardized response with few distinct values can resolve, else None.
 
     It is half the median gap between neighboring values, and at most one standard deviation: with few and uneven
     values, such as a rare event, half a gap may be more than all there is to explain. Two digits of it are kept, so

@@ -87,7 +87,7 @@ class Table(Protocol):
         ...
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
-        """Return columns of finite numbers side by side, or name the first cell that is none."""
+        """Return columns of finite numbers side by side, or name the first cell that is not one."""
         ...
 
 
@@ -179,7 +179,7 @@ class AbstractPredictive(ABC):
 
     @abstractmethod
     def brief(self, rows: Int[np.ndarray, " chosen"]) -> dict[str, np.ndarray]:
-        """Return what a short table says of some rows: numbers, texts, or pairs that are the ends of an interval."""
+        """Return the cells of a short table of some rows: numbers, texts, or pairs of the ends of an interval."""
 
     @abstractmethod
     def uncertainty(self) -> Uncertainty:
@@ -193,9 +193,13 @@ class AbstractPredictive(ABC):
         """Return all scores that suit this distribution, by name."""
         return metrics.scores(self, y)
 
-    def row_scores(self, y: np.ndarray) -> dict[str, PerRow]:
-        """Return scores of single rows, by name; their means over rows are scores of all."""
+    def row_scores(self, y: np.ndarray, thinned: "AbstractPredictive | None" = None) -> dict[str, PerRow]:
+        """Return scores of single rows, by name; `thinned` is the same by fewer draws, for scores that take long."""
         return {"lppd": self.log_prob(y)}
+
+    def row_values(self, y: np.ndarray) -> dict[str, PerRow]:
+        """Return what a file keeps of single rows besides their scores, by name."""
+        return {}
 
 
 class AbstractLikelihood(ABC):
@@ -219,6 +223,10 @@ class AbstractLikelihood(ABC):
         """Return what the native kernel must know, or None if it does not have this likelihood."""
         return None if self.head is None else NativeHead(self.head)
 
+    def with_softmax_twice(self) -> "AbstractLikelihood":
+        """Return the likelihood that takes class probabilities for logits; only that of classes has one."""
+        raise ValueError("softmax_twice needs a network that predicts classes.")
+
     @property
     @abstractmethod
     def n_outputs(self) -> int:
@@ -236,7 +244,7 @@ class AbstractLikelihood(ABC):
     @classmethod
     @abstractmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
-        """Return a response that can be learned, or name the row and the value that cannot.
+        """Return a response that can be learned, or name the row and value that prevent it.
 
         Raises
         ------
@@ -252,7 +260,7 @@ class AbstractLikelihood(ABC):
     @classmethod
     @abstractmethod
     def read(cls, table: Table, name: str) -> np.ndarray:
-        """Return a column of a file as a response of this kind, or name the row that is none."""
+        """Return a column of a file as a response of this kind, or name the row that does not fit."""
 
     @abstractmethod
     def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
@@ -299,5 +307,5 @@ class AbstractLikelihood(ABC):
         """Say what is predicted, as in "trained to predict ... from 8 features"."""
 
     def remarks(self, outputs: Callable[[], OutputsOfDraws], y: Encoded) -> list[str]:
-        """Return a sentence for everything that should be known of a fit, from the outputs of a few draws for y."""
+        """Return a sentence for each thing to know about a fit, from the outputs of a few draws for y."""
         return []

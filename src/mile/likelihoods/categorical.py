@@ -100,6 +100,10 @@ class Categorical(AbstractLikelihood):
         """Return the log probability of each row's class."""
         return jnp.take_along_axis(jax.nn.log_softmax(outputs, axis=0), y[None], axis=0)[0]
 
+    def with_softmax_twice(self) -> "SoftmaxTwice":
+        """Return the likelihood of the published code of path-guided particles."""
+        return SoftmaxTwice(self.n_classes)
+
     def log_probs(self, outputs: OutputsOfDraws) -> OutputsOfDraws:
         """Return the log probability of every class for each row under each draw, in float64."""
         return log_softmax(outputs.astype(np.float64), axis=1)
@@ -169,6 +173,20 @@ class Categorical(AbstractLikelihood):
         return f"{target}, one of {self.n_classes:,} classes,"
 
 
+@dataclass(frozen=True)
+class SoftmaxTwice(Categorical):
+    """A loss that expects logits, given probabilities: no row's log probability is above 1 - log(e + n_classes - 1).
+
+    For the target of a sampler that reproduces such code, inside compiled code; it cannot be chosen by name.
+    """
+
+    head = None  # the native kernel does not have it
+
+    def log_prob(self, outputs: Outputs, y: Int[Array, " row"]) -> Float[Array, " row"]:
+        """Return the log of the softmax of the softmax at each row's class."""
+        return super().log_prob(jax.nn.softmax(outputs, axis=0), y)
+
+
 class ClassPredictive(AbstractPredictive):
     """Predictive distribution of a class for each row."""
 
@@ -190,11 +208,12 @@ class ClassPredictive(AbstractPredictive):
         """The labels, in the order of the columns of `probs`."""
         return self._response.classes
 
-    def row_scores(self, y: np.ndarray) -> dict[str, PerRow]:
-        """Return log probability, 1 where the most probable class is right, and the Brier score."""
+    def row_scores(self, y: np.ndarray, thinned: "AbstractPredictive | None" = None) -> dict[str, PerRow]:
+        """Return log probability, 1 where the most probable class is right, the Brier score, and its probability."""
         truth = np.asarray(y)[:, None] == self.classes
         brier = np.sum(np.square(self.probs - truth), axis=1)
-        return super().row_scores(y) | {"accuracy": (self.labels == y).astype(float), "brier": brier}
+        found = super().row_scores(y) | {"accuracy": (self.labels == y).astype(float), "brier": brier}
+        return found | {"confidence": self.probs.max(axis=1)}
 
     @property
     def point(self) -> np.ndarray:

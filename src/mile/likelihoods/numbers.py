@@ -14,7 +14,7 @@ from mile._random import draw_seed
 from mile.features.numbers import Standardizer
 from mile.likelihoods._quantiles import mixture_quantile
 from mile.likelihoods._resolution import few_values
-from mile.likelihoods._rounding import refuse_rounded
+from mile.likelihoods._rounding import refuse_extreme, refuse_rounded
 from mile.likelihoods.base import (
     AbstractLikelihood,
     AbstractPredictive,
@@ -75,7 +75,9 @@ class AbstractNumberLikelihood(AbstractLikelihood):
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
         """Return the response in float64; that it is finite has been checked."""
-        refuse_rounded(np.asarray(y))
+        given = np.asarray(y)
+        refuse_rounded(given)
+        refuse_extreme(given)
         return np.asarray(y, np.float64)
 
     @classmethod
@@ -280,12 +282,17 @@ class Predictive(AbstractPredictive):
 
         return self._scale * self._over_blocks(score, self._standardize(y))
 
-    def row_scores(self, y: PerRow) -> dict[str, PerRow]:
+    def row_scores(self, y: PerRow, thinned: "Predictive | None" = None) -> dict[str, PerRow]:
         """Return log density, CRPS, squared error of the mean, and 1 where the 90 % interval holds y."""
         inside = np.abs(self.cdf(y) - 0.5) <= 0.45
         squared_error = np.square(self.mean - y)
         found = super().row_scores(y)
-        return found | {"crps": self.crps(y), "squared_error": squared_error, "coverage_90": inside.astype(float)}
+        crps = (self if thinned is None else thinned).crps(y)
+        return found | {"crps": crps, "squared_error": squared_error, "coverage_90": inside.astype(float)}
+
+    def row_values(self, y: PerRow) -> dict[str, PerRow]:
+        """Return mean, standard deviation, and the distance of the mean to y."""
+        return {"mean": self.mean, "std": self.std, "distance": np.abs(self.mean - y)}
 
     def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
         """Return the central interval that holds y with probability `level`, lower and upper end.

@@ -122,7 +122,7 @@ class Nnx:
 
     @staticmethod
     def of(module: object) -> "Nnx":
-        """Take a module apart as it is now; changing it later changes nothing here."""
+        """Split a module into its arrays and its code; later changes to it have no effect here."""
         nnx = sys.modules["flax.nnx"]
         definition, weights, generators, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
         variables = jax.tree.leaves(others, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))

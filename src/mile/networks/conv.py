@@ -214,7 +214,7 @@ class ConvNet(AbstractNetwork):
 
     @property
     def row_floats(self) -> int:
-        """Floats of intermediate results per image: all patches of each convolution, and what it makes of them."""
+        """Floats of intermediate results per image: all patches of each convolution, and its outputs."""
         total = sum(self.dense_sizes)
         for stage in self.stages:
             height, width = stage.convolved

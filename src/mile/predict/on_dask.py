@@ -66,7 +66,7 @@ class DaskArray(Protocol):
         ...
 
     def map_blocks(self, function: Callable[..., np.ndarray], **options: object) -> "DaskArray":
-        """Return the array of what a function makes of each block."""
+        """Return the array of a function's results for all blocks."""
         ...
 
 

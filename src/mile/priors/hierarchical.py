@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from scipy.special import gammaln
 
 from mile import _registry
-from mile._checks import check_choice, check_number
+from mile._checks import check_choice, check_number, check_scale
 from mile._types import Key, Position, Scalar
 from mile.priors.base import Layered, LayerSizes, NativePrior, layers_of
 
@@ -64,8 +64,9 @@ class Hierarchical:
 
     def __post_init__(self) -> None:
         check_choice("groups", self.groups, GROUPS)
-        for name in ("degrees", "scale", "bias"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("degrees", self.degrees, positive=True)
+        check_scale("scale", self.scale)
+        check_scale("bias", self.bias)
 
     @classmethod
     def of_scale(cls, scale: float) -> "Hierarchical":

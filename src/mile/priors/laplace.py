@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mile import _registry
-from mile._checks import check_number
+from mile._checks import check_scale
 from mile._types import Key, Position, Scalar
 from mile.priors.base import Layered, NativePrior
 
@@ -20,7 +20,7 @@ class Laplace:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_number("scale", self.scale, positive=True)
+        check_scale("scale", self.scale)
 
     @classmethod
     def of_scale(cls, scale: float) -> "Laplace":

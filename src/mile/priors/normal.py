@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mile import _registry
-from mile._checks import check_number
+from mile._checks import check_scale
 from mile._types import Key, Position, Scalar
 from mile.priors.base import Layered, NativePrior
 
@@ -21,7 +21,7 @@ class Normal:
     scale: float = 1.0  # paper section 2: N(0, I)
 
     def __post_init__(self) -> None:
-        check_number("scale", self.scale, positive=True)
+        check_scale("scale", self.scale)
 
     @classmethod
     def of_scale(cls, scale: float) -> "Normal":

@@ -20,7 +20,7 @@ from mile.features.base import ColumnReport
 from mile.fitting.result import Fit
 from mile.report import _cautions, _figures, _words
 from mile.report._rows import ObservedRows, choose_rows
-from mile.report._scores import Assessment, assess, headline, worst_rows
+from mile.report._scores import Assessment, assess, headline, out_of_fold_table, worst_rows
 
 if TYPE_CHECKING:
     import jinja2
@@ -124,11 +124,15 @@ def _about_rows(
 ) -> dict[str, object]:
     """Return what the page says about predictions of observed rows."""
     if used is None or assessment is None:
-        return {"scores": None, "worst": None, "rows": "", "rows_note": _words.without_rows(used)}
+        unseen = fit.out_of_fold
+        table = None if unseen is None else out_of_fold_table(fit, unseen)
+        about = {"scores": table, "rows": "" if unseen is None else f"Scores: out-of-fold, {len(unseen):,} rows"}
+        note = _words.without_rows(used) if unseen is None else _words.OUT_OF_FOLD
+        return about | {"worst": None, "rows_note": note}
     return {
         "scores": headline(fit, assessment),
         "worst": worst_rows(fit, used, assessment, names),
-        "rows": _words.describe_rows(used, rows),
+        "rows": f"Scores and figures are of {_words.describe_rows(used, rows)}",
         "rows_note": _words.about_scores(fit, used, assessment),
     }
 

@@ -8,6 +8,7 @@ import numpy as np
 from mile import metrics
 from mile._printable import one_line
 from mile.fitting.result import Fit
+from mile.fitting.unseen import OutOfFold, show
 from mile.likelihoods import AbstractPredictive
 from mile.metrics import Remembered, ScoredNumbers
 from mile.plot._style import even_choice
@@ -79,6 +80,19 @@ def headline(fit: Fit, assessment: Assessment) -> Cells:
             for name in _STANDARDIZED
             if name in next(iter(columns.values()))
         ]
+    return {"columns": [*columns], "rows": table}
+
+
+def out_of_fold_table(fit: Fit, unseen: OutOfFold) -> Cells:
+    """Return the table of scores of left-out rows with standard errors, beside those of the starting ensemble."""
+    columns = {"deep ensemble": unseen.scores_of_ensemble} | ({title(fit): unseen.scores} if _samples(fit) else {})
+    table = []
+    for name in next(iter(columns.values())):
+        values = {kind: {name: scores[name].value} for kind, scores in columns.items()}
+        row = _score_row(name, metrics.SCORES[name], values)
+        cells = zip(cast(list[dict[str, object]], row["cells"]), columns.values(), strict=True)
+        row["cells"] = [cell | {"text": show(name, scores[name])} for cell, scores in cells]
+        table.append(row)
     return {"columns": [*columns], "rows": table}
 
 

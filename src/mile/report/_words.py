@@ -122,6 +122,12 @@ def without_rows(rows: ObservedRows | None) -> str:
     return "No observed values were given, so this page has diagnostics of the chains only."
 
 
+OUT_OF_FOLD = (
+    "Each row is predicted by chains that never saw it, neither in sampling nor in stopping; after ± is a standard "
+    "error. Figures need test rows."
+)
+
+
 def group_table(diagnosis: Diagnosis) -> Cells:
     """Return what was found layer by layer and for predictions."""
     columns = {

@@ -52,7 +52,7 @@ class TestPreparedRows:
             assert np.bincount(dataset.folds[dataset.y_train == label]).tolist() == [5] * 4
 
     def test_are_set_aside_where_folds_would_be_tiny(self):
-        dataset = prepare(self.X, self.X[:, 0], Gaussian(), seed=0, n_folds=9)
+        dataset = prepare(self.X, self.X[:, 0], Gaussian(), seed=0, n_folds=21)
         assert dataset.folds is None
         assert len(dataset.valid) == 5
 

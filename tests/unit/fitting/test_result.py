@@ -40,6 +40,7 @@ from mile.priors import choose_prior
 from mile.samplers import configure, presets_of
 from mile.samplers.mile import Geometric, Linear
 from mile.storage import FlatDraws, StoredDraws, _draw_files
+from mile.storage._draws import encode
 
 BUDGET = {"hidden_layer_sizes": (4,), "n_chains": 2, "warmup_steps": 60, "sampling_steps": 20, "max_epochs": 5}
 RNG = np.random.default_rng(0)
@@ -403,9 +404,8 @@ class TestWhereDrawsAre:
             paths.append([])
             for start in range(0, 1500, chunk):
                 piece = fit.chains.draws[chain, start : start + chunk]
-                filler = np.full((chunk - len(piece), piece.shape[1]), np.nan, np.float32)
                 paths[-1].append(tmp_path / f"{chain}-{start}")
-                paths[-1][-1].write_bytes(np.concatenate([piece, filler]).tobytes())
+                paths[-1][-1].write_bytes(encode(piece, chunk))
         draws = StoredDraws(paths, 1500, chunk, fit.network.dimension, np.dtype(np.float32))
         stored = dataclasses.replace(fit, chains=fit.chains._replace(draws=draws))
         assert_same(everything(stored), everything(fit))

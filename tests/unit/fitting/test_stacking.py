@@ -159,6 +159,19 @@ def test_the_default_strength_neither_follows_noise_nor_loses_what_stacking_gain
     assert gain_on_new_rows(0.5, STRENGTH) > 0.8 * gain_on_new_rows(0.5, 0.04) > 0.02
 
 
+def test_prior_weights_say_where_the_pull_goes():
+    alike = np.zeros((3, 50))
+    prior = np.array([0.6, 0.3, 0.1])
+    np.testing.assert_allclose(stack(alike, prior=5.0 * prior).weights, prior, atol=1e-6)
+    rng = np.random.default_rng(0)
+    noisy = rng.normal(size=(3, 50))
+    np.testing.assert_array_equal(stack(noisy, prior=np.ones(3)).weights, stack(noisy).weights)
+    free = stack(np.stack([np.zeros(50), np.full(50, -1.0)]), prior=np.array([1.0, 0.0]))
+    assert free.weights.tolist() == [1.0, 0.0]
+    gain = stack(np.stack([np.full(50, -1.0), np.zeros(50)]), prior=np.array([1.0, 0.0]))
+    assert gain.weights[1] > 0.95
+
+
 def test_impossible_arguments_are_refused_by_name():
     good = np.zeros((2, 3))
     for arguments, options, words in [
@@ -168,6 +181,8 @@ def test_impossible_arguments_are_refused_by_name():
         ((good, np.ones(2)), {}, "one entry per row"),
         ((good, np.array([1.0, -1.0, 1.0])), {}, "row_weight must be finite and not negative"),
         ((good,), {"strength": -1.0}, "strength"),
+        ((good,), {"prior": np.ones(3)}, "prior must have one entry per candidate"),
+        ((good,), {"prior": np.zeros(2)}, "prior must be finite, not negative and not all zero"),
         ((good,), {"strength": np.nan}, "strength"),
     ]:
         with pytest.raises(ValueError, match=words):

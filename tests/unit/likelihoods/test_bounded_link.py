@@ -156,4 +156,4 @@ class TestModel:
         again = MileRegressor(likelihood=Gaussian(link="bounded"), **options).fit(*few_valued_table())
         np.testing.assert_array_equal(again.predict(few_valued_table()[0]), model.predict(few_valued_table()[0]))
         with pytest.raises(mile.RunMismatchError, match=r"configuration\.likelihood\.(floor|link) differs"):
-            MileRegressor(**options).fit(*few_valued_table())
+            MileRegressor(likelihood=Gaussian(), **options).fit(*few_valued_table())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from perceptrons import _VALUE_AND_SLOPE, close, make_rows
+from perceptrons import VALUE_AND_SLOPE, close, make_rows
 from scipy.special import log_softmax
 from targets import assert_same_bits
 
@@ -30,7 +30,7 @@ SMALL = ConvNet(
 
 def reference(network, position, x):
     """Return the outputs [output, row] and the sums that came nearest to zero, in float64 and by plain loops."""
-    position, activate = np.asarray(position, np.float64), _VALUE_AND_SLOPE[network.activation]
+    position, activate = np.asarray(position, np.float64), VALUE_AND_SLOPE[network.activation]
     parts = [position[where] for where in places(network.layers)]
     images = np.asarray(x, np.float64).T.reshape(-1, *network.input_shape)
     nearest = np.inf
