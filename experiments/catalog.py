@@ -41,11 +41,11 @@ class Experiment:
     minutes: Mapping[str, Any] = field(default_factory=dict)
     by: Sequence[str] = ("dataset", "method", "protocol")
     metrics: Sequence[str] = ("lppd",)
-    tolerance: Mapping[str, float] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
     remark: str = ""
     arguments: Sequence[str] | None = None  # of a run.py with options of its own
+    page: str = ""  # script with a function `markdown(rows)`, shown in docs/results.md instead of the table
 
     @classmethod
     def read(cls, folder: Path) -> "Experiment":

@@ -114,8 +114,13 @@ def paper_number(experiment: Experiment, known: Mapping[str, str], metric: str) 
     protocols = paper.get("protocols", [known.get("protocol")])  # without a list, the paper's stand beside all
     if method is None or known.get("protocol") not in protocols:
         return Number()
+    return _printed(experiment, paper.get("tables", {}).get(known["method"], paper["table"]), known, method, metric)
+
+
+def _printed(experiment: Experiment, table: str, known: Mapping[str, str], method: str, metric: str) -> Number:
+    """Return what a table of the paper has for one of its methods on the data set of one of our lines."""
+    paper = experiment.paper
     dataset, *model = paper.get("datasets", {}).get(known["dataset"], [known["dataset"]])
-    table = paper.get("tables", {}).get(known["method"], paper["table"])
     for row in paper_numbers():
         key = [row["table"], row["dataset"], row["method"], row["metric"], row["model"]]
         if key == [table, dataset, method, metric, *(model or [row["model"]])]:
@@ -187,7 +192,9 @@ def _verdict(experiment: Experiment, known: Mapping[str, str], ours: Sequence[Nu
         return ""  # a difference would mean nothing
     found = []
     for index, (name, mine, theirs) in enumerate(zip(experiment.metrics, ours, paper, strict=True)):
-        metric, difference = metric_of(name), distance(experiment, name, mine, theirs)
+        metric, difference = metric_of(name), distance(mine, theirs, halfway(experiment, known, name))
+        if difference is not None and round(difference, metric.digits) == 0.0:
+            difference = 0.0  # nothing to print
         is_worse = metric.better * (difference or 0.0) < 0.0
         if difference is not None and (index == 0 or is_worse):
             word = ("worse" if is_worse else "better") if metric.better else "differs"
@@ -196,15 +203,27 @@ def _verdict(experiment: Experiment, known: Mapping[str, str], ours: Sequence[Nu
     return ", ".join(found)
 
 
-def distance(experiment: Experiment, name: str, ours: Number, paper: Number) -> float | None:
+def halfway(experiment: Experiment, known: Mapping[str, str], metric: str) -> float:
+    """Return half of what separates the paper's deep ensemble from its MILE, infinite if it does not have both."""
+    if "table" not in experiment.paper:
+        return math.inf
+    ensemble, mile = (
+        _printed(experiment, experiment.paper["table"], known, method, metric).value for method in ("DE", "MILE")
+    )
+    gap = abs(ensemble - mile) / 2.0
+    return math.inf if math.isnan(gap) else gap
+
+
+def distance(ours: Number, paper: Number, most: float = math.inf) -> float | None:
     """Return by how much our figure is above the paper's: 0 within the errors, None if there are not both.
 
-    Within the errors is a difference of at most the tolerance, or of at most two of its standard errors.
+    Within the errors is a difference of at most two of its standard errors, and of at most `most`, lest what the paper
+    itself tells apart be level. An error that is not known adds nothing: without any, every difference counts.
     """
     if math.isnan(ours.value) or math.isnan(paper.value):
         return None
     errors = [number.error for number in (ours, paper) if not math.isnan(number.error)]
-    allowed = max(experiment.tolerance.get(name, 0.0), 2.0 * math.hypot(*errors))
+    allowed = min(2.0 * math.hypot(*errors), most)
     difference = ours.value - paper.value
     return 0.0 if abs(difference) <= allowed else difference
 

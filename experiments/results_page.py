@@ -1,6 +1,8 @@
 """docs/results.md: all tables, figures and remarks, written from the summaries."""
 
 import os
+import runpy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from catalog import EXPERIMENTS, Experiment, experiments
@@ -12,9 +14,11 @@ _HEAD = """# Results beside the paper's
 Written by `mile paper table --write-docs` from the summaries in `experiments/`; do not edit.
 
 Numbers are means ± standard errors over splits (no error: one split); the columns "paper" are those of the paper's
-tables. The remark says how the first figure compares: *level* is a difference of at most the tolerance that the
-experiment states, or of at most two standard errors. `mile paper run NAME` computes what is missing,
-`mile paper run NAME --again` computes everything on your machine.
+tables. The remark says how the first figure compares: *level* is a difference of at most two of its standard errors,
+made of ours and the paper's as far as there are any, and of at most half of what separates the paper's deep ensemble
+from its MILE. The column *method* names the sampler that ran: `stochastic` is not MILE, though its numbers stand beside
+the paper's MILE. `mile paper run NAME` computes what is missing, `mile paper run NAME --again` computes everything on
+your machine.
 """
 
 
@@ -33,13 +37,20 @@ def section(experiment: Experiment) -> str:
     folder = f"../experiments/{experiment.name}"
     parts = [f"## {experiment.title}", f"{experiment.description} ([setting]({folder}/README.md))"]
     if rows:
-        parts.append(markdown_table(compare(experiment, rows)))
+        parts.append(_tables(experiment, rows))
     if experiment.figure is not None:
         parts.append(f"![{experiment.title}]({folder}/{experiment.figure.name})")
     parts += [experiment.remark.strip()] if experiment.remark else []
     where = f", in [summary.csv]({folder}/summary.csv)" if rows else ""
     parts.append(f"Rows: {experiment.done(rows)} of {n_rows}{where}.")
     return "\n\n".join(parts)
+
+
+def _tables(experiment: Experiment, rows: Sequence[Mapping[str, str]]) -> str:
+    """Return the table of all rows, or what the experiment makes of them."""
+    if experiment.page:
+        return runpy.run_path(str(experiment.folder / experiment.page))["markdown"](rows)
+    return markdown_table(compare(experiment, rows))
 
 
 def write_page(path: Path = PAGE) -> Path:

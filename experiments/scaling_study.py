@@ -8,8 +8,7 @@ from pathlib import Path
 
 from catalog import Cell, Experiment
 from power_law import draw_laws, explained_by, power_law
-from protocols import split_of
-from variants import first_rows, is_fitted, network_of, settings_of, times, try_out
+from variants import is_fitted, network_of, settings_of, split_for, times, try_out
 from workbench import Workbench
 
 LAW = "law"
@@ -38,8 +37,8 @@ class ScalingStudy:
 
     def law(self, cell: Cell, bench: Workbench) -> dict[str, object] | None:
         """Fit the law to the times of the fits, if all are there."""
-        methods = [name for name in self.experiment.method_names if self._samples(name)]
-        cells = [cell._replace(method=name) for name in methods]
+        planned = [each for each in self.experiment.cells() if each == cell._replace(method=each.method)]
+        cells = [each for each in planned if self._samples(each.method)]
         found = times(self.experiment, cells, bench)
         if found is None:
             return None
@@ -59,11 +58,11 @@ class ScalingStudy:
 
     def size_of(self, cell: Cell, bench: Workbench) -> float:
         """Return the size of a cell without fitting it."""
-        settings = settings_of(self.experiment, cell.method)
-        dataset = split_of(cell.dataset, cell.split, cell.protocol, bench.data_dir).dataset
+        settings = settings_of(self.experiment, cell)
+        dataset = split_for(settings, cell, bench.data_dir).dataset
         if self.size == "parameters":
             return network_of(settings, dataset.n_features).dimension
-        return len(first_rows(dataset, settings.get("rows")).y_train)
+        return len(dataset.y_train)
 
     def is_fitted(self, cell: Cell, bench: Workbench) -> bool:
         """Say whether a row needs no new fit."""
@@ -71,6 +70,7 @@ class ScalingStudy:
 
     def draw(self, rows: list[dict[str, str]], path: Path) -> None:
         """Show the times against the size, with their laws."""
+        rows = [row for row in rows if row["protocol"] == self.experiment.protocols[0]]  # others have other sizes
         draw_laws(rows, self.size, self.label, path)
 
     def _samples(self, method: str) -> bool:

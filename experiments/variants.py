@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from catalog import Cell, Experiment
-from protocols import split_of
+from protocols import Split, split_of
 from scoring import costs, ensemble_costs, scores
 from stage_clock import StageClock, Timed, path_of, timed_fit
 from workbench import Workbench
@@ -27,7 +27,7 @@ from workbench import Workbench
 from mile import MLP, Dataset, Gaussian
 from mile.ensemble.training import Training
 from mile.samplers import configure
-from mile.samplers._step_size import Linear
+from mile.samplers._step_size import Exponential, Linear
 
 
 class Trial(NamedTuple):
@@ -53,11 +53,22 @@ class Trial(NamedTuple):
         return found | costs(self.timed.fitted) | self.timed.columns()
 
 
-def settings_of(experiment: Experiment, method: str) -> Mapping[str, Any]:
-    """Return the settings of a method, or of the one whose members it is about."""
-    own = experiment.methods[method]
+def settings_of(experiment: Experiment, cell: Cell) -> Mapping[str, Any]:
+    """Return the settings of a cell's method, or of the one whose members it is about.
+
+    What they have under the name of the protocol goes before the rest, and a method's own before that of all.
+    """
+    own = experiment.methods[cell.method]
     own = experiment.methods[own["members_of"]] if "members_of" in own else own
-    return {**experiment.methods.get("every", {}), **own}
+    every = experiment.methods.get("every", {})
+    return {**every, **every.get(cell.protocol, {}), **own, **own.get(cell.protocol, {})}
+
+
+def split_for(settings: Mapping[str, Any], cell: Cell, data_dir: str | None) -> Split:
+    """Return the rows of a cell, cut as its settings say."""
+    options = {name: settings[name] for name in ("limit", "shares") if name in settings}
+    dataset, x_test, y_test = split_of(cell.dataset, cell.split, cell.protocol, data_dir, **options)
+    return Split(first_rows(dataset, settings.get("rows")), x_test, y_test)
 
 
 def place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
@@ -68,9 +79,8 @@ def place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
 
 def try_out(experiment: Experiment, cell: Cell, bench: Workbench) -> Trial:
     """Fit a cell, or load its fit."""
-    settings = settings_of(experiment, cell.method)
-    dataset, x_test, y_test = split_of(cell.dataset, cell.split, cell.protocol, bench.data_dir)
-    dataset = first_rows(dataset, settings.get("rows"))
+    settings = settings_of(experiment, cell)
+    dataset, x_test, y_test = split_for(settings, cell, bench.data_dir)
     timed = timed_fit(
         bench,
         *place(experiment, cell),
@@ -101,7 +111,8 @@ def sampler_of(settings: Mapping[str, Any]) -> Any:
     options = dict(settings.get("options", {}))
     if "energy" in settings:
         start, end = settings["energy"]
-        options["schedule"] = Linear(start=start, end=end)
+        # As in the authors' code, which decays exponentially from any start above 2.
+        options["schedule"] = (Exponential if start > 2.0 else Linear)(start=start, end=end)
     return replace(sampler, **options)
 
 

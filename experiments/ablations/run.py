@@ -31,6 +31,7 @@ STUDIES = {
     "trust": "trust",
 }
 _SHOWN = {"lppd": "LPPD", "rmse": "RMSE", "step_size": "step size", "L": "L"}
+_SHOWN_PROTOCOL = "paper"  # others have other grids
 _DEFAULT, _MEMBERS = "default", "DE"
 
 
@@ -48,7 +49,8 @@ def tuned(model: Any) -> dict[str, float]:
 
 def values_of(study: str) -> dict[str, str]:
     """Return the values of a study in order, each with the method that has it."""
-    known = {name: name for name in EXPERIMENT.method_names if name.split()[0] == study}
+    planned = [cell.method for cell in EXPERIMENT.cells() if cell.protocol == _SHOWN_PROTOCOL]
+    known = {name: name for name in planned if name.split()[0] == study}
     known |= {name: _DEFAULT for name in EXPERIMENT.methods[_DEFAULT]["stands_for"] if name.split()[0] == study}
     ordered = sorted(known, key=lambda name: [float(part) for part in name.split()[1].split("-")])
     return {name.split()[1]: known[name] for name in ordered}
@@ -56,6 +58,7 @@ def values_of(study: str) -> dict[str, str]:
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Show scores and tuned parameters against the values of each study; the default is filled."""
+    rows = [row for row in rows if row["protocol"] == _SHOWN_PROTOCOL]
     names = {
         f"{title}: {shown}": (study, column) for column, shown in _SHOWN.items() for study, title in STUDIES.items()
     }

@@ -27,7 +27,13 @@ _HALVINGS = 30
 class Prediction(Protocol):
     """One distribution per row."""
 
-    mean: np.ndarray
+    @property
+    def mean(self) -> np.ndarray: ...
+
+    @property
+    def std(self) -> np.ndarray | None:
+        """Standard deviation of each row, or None where only an interval is known."""
+        ...
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Return both ends of the central interval of probability `LEVEL`."""
@@ -73,6 +79,10 @@ class Normal:
     mean: np.ndarray
     std: np.ndarray
 
+    def take(self, rows: slice) -> "Normal":
+        """Return the predictions of some rows."""
+        return Normal(mean=self.mean[rows], std=self.std[rows])
+
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         reach = self.std * ndtri(0.5 * (1.0 + LEVEL))
         return self.mean - reach, self.mean + reach
@@ -95,6 +105,10 @@ class Mixture:
     @property
     def mean(self) -> np.ndarray:
         return self.location.mean(axis=0)
+
+    @property
+    def std(self) -> np.ndarray:
+        return np.sqrt(self.location.var(axis=0) + np.square(self.scale).mean(axis=0))
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         ends = [self._quantile(0.5 * (1.0 + side * LEVEL)) for side in (-1, 1)]
@@ -168,6 +182,15 @@ class Quantiles:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", np.sort(np.asarray(self.values, np.float64), axis=1))
 
+    @property
+    def std(self) -> np.ndarray:
+        """That of the quantiles, so without the tails beyond the outer ones."""
+        return self.values.std(axis=1)
+
+    def take(self, rows: slice) -> "Quantiles":
+        """Return the predictions of some rows."""
+        return Quantiles(values=self.values[rows], resolution=self.resolution, mean=self.mean[rows])
+
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         return self.values[:, _BOUNDS[0]], self.values[:, _BOUNDS[1]]
 
@@ -210,6 +233,7 @@ class Interval:
     lower: np.ndarray
     upper: np.ndarray
     mean: np.ndarray
+    std: None = None
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         return self.lower, self.upper

@@ -47,7 +47,8 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
                 label = "calibrated, 90 % of splits"
                 ax.fill_between(levels, levels - spread, levels + spread, color="#dddddd", lw=0, label=label)
             for method in _METHODS:
-                lines = [row for row in chosen if row["method"] == method]
+                # Some rows are of uci/summary.csv, which has the calibration error alone.
+                lines = [row for row in chosen if row["method"] == method and row[f"coverage_{LEVELS[0]:.2f}"]]
                 shares = np.array([[float(row[f"coverage_{level:.2f}"]) for level in LEVELS] for row in lines])
                 if len(shares):
                     label = _TITLES.get(method, method)

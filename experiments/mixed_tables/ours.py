@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mile import MileClassifier, MileRegressor, metrics
-from mile.estimators._networks import table_defaults
+from mile.estimators._presets import table_defaults
 from mile.samplers import configure
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -125,12 +125,14 @@ def xgboost(options: Options, table: MixedTable) -> Callable:
 
 def ngboost(options: Options, table: MixedTable) -> Callable:
     from ngboost import NGBClassifier, NGBRegressor
+    from ngboost.distns import k_categorical
 
     settings: dict[str, Any] = {"random_state": options.seed, "verbose": False}
 
     def classify(x, y, x_test):
         encoder = one_hot(x).fit(x)
-        model = NGBClassifier(**settings).fit(encoder.transform(x), y)
+        kind = k_categorical(int(y.max()) + 1)  # its default knows two classes
+        model = NGBClassifier(Dist=kind, **settings).fit(encoder.transform(x), y)
         return model.predict_proba(encoder.transform(x_test))
 
     def regress(x, y, x_test):

@@ -66,8 +66,12 @@ def run(method: Method, options: Options, table: MixedTable, rows: Rows) -> dict
 
 def class_scores(probs: np.ndarray, classes: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
     """Return the scores of class probabilities, one column for each of the classes."""
+    loss = -float(log_probability(probs, classes, y).mean())
+    return {"lppd": -loss, "log_loss": loss, "accuracy": float(np.mean(np.asarray(classes)[probs.argmax(axis=1)] == y))}
+
+
+def log_probability(probs: np.ndarray, classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the log of the probability that each row gives its own class."""
     place = {label: column for column, label in enumerate(classes.tolist())}
     truth = np.array([place[label] for label in y.tolist()])
-    right = np.maximum(probs[np.arange(len(y)), truth], _LEAST_PROBABILITY)
-    loss = -float(np.log(right).mean())
-    return {"lppd": -loss, "log_loss": loss, "accuracy": float(np.mean(probs.argmax(axis=1) == truth))}
+    return np.log(np.maximum(probs[np.arange(len(y)), truth], _LEAST_PROBABILITY))

@@ -325,13 +325,18 @@ def test_fits_whose_times_are_lost_have_rows_without_them(data_dir, runs, tmp_pa
 
 def test_each_setting_differs_from_the_default_in_one_thing():
     experiment = catalog.find("ablations")
-    samplers = {name: variants.sampler_of(variants.settings_of(experiment, name)) for name in experiment.method_names}
-    default = samplers["default"]
-    assert default == mile.Mile(warmup_steps=10_000, sampling_steps=2_000, n_draws=200)
-    assert samplers["DE"] == default
+    known = {
+        (cell.protocol, cell.method): variants.sampler_of(variants.settings_of(experiment, cell))
+        for cell in experiment.cells()
+    }
+    assert known["paper", "default"] == mile.Mile(warmup_steps=10_000, sampling_steps=2_000, n_draws=200)
+    assert known["authors", "default"] == mile.Mile(warmup_steps=50_000, sampling_steps=10_000, n_draws=1_000)
     fields = {"warmup": "warmup_steps", "energy": "schedule", "memory": "step_size_memory", "trust": "trust"}
-    for name, sampler in samplers.items():
-        if name not in ("default", "DE"):
+    for (protocol, name), sampler in known.items():
+        default = known[protocol, "default"]
+        if name == "DE":
+            assert sampler == default
+        elif name != "default":
             study, value = name.split()
             field = fields[study]
             assert sampler != default
@@ -389,24 +394,35 @@ def test_candidates_for_a_preset_are_scored_on_validation_rows_of_numbers_and_cl
 
 def test_particles_and_both_ways_to_score_chains_share_the_rows_of_a_table(data_dir, runs, tmp_path, monkeypatch):
     script = load_script("pgps")
-    budget = {"n_draws": 4, "path_steps": 50, "field_updates": 2, "adjustment_steps": 2, "langevin_steps": 5}
+    budget = {"n_draws": 4, "field_updates": 2, "adjustment_steps": 2, "langevin_steps": 5, "step_size": 1e-3}
     particles = {"options": budget}
-    experiment = reduced("pgps", ["MILE", "PGPS"], ["ionosphere"], PGPS=particles)
-    corrected = {"protocols": ["corrected"], "datasets": ["ionosphere"], "methods": ["MILE", "DE", "PGPS"]}
+    published, right = "PGPS-published", "PGPS-corrected"
+    experiment = reduced("pgps", ["MILE", published], ["ionosphere"], **{published: particles, right: particles})
+    corrected = {"protocols": ["corrected"], "datasets": ["ionosphere"], "methods": ["MILE", "DE", right]}
     experiment = replace(experiment, rows=[*experiment.rows, corrected])
     monkeypatch.setattr(script, "EXPERIMENT", experiment)
-    assert script.sampler_of(Cell("ionosphere", "PGPS", "paper", 1)).rescale_batches is False
-    assert script.sampler_of(Cell("ionosphere", "PGPS", "corrected", 1)).rescale_batches is True
+    as_published, as_it_should_be, earlier = (
+        script.sampler_of(Cell("ionosphere", method, protocol, 1))
+        for method, protocol in ((published, "paper"), (right, "corrected"), ("PGPS-shared", "paper"))
+    )
+    assert as_published.own_batches is as_published.softmax_twice is as_it_should_be.own_batches is True
+    assert as_published.accumulate_gradients is not as_it_should_be.accumulate_gradients
+    assert as_published.rescale_batches is as_it_should_be.softmax_twice is earlier.own_batches is False
+    assert script.place(Cell("sonar", "PGPS-shared", "paper", 2)) == ("pgps-paper", "sonar-PGPS-2")
     run(experiment, script.WORK, data_dir, runs, "--protocol", "all", "--summary", str(tmp_path / "rows.csv"))
     rows = {(row["method"], row["protocol"]): row for row in Summary(tmp_path / "rows.csv").rows}
     assert len(rows) == 5
+    # One fit for the two rows of MILE and the members.
     names = sorted(path.name for path in (runs / f"pgps-corrected{SIZE}").glob("*.run"))
-    assert names == ["ionosphere-MILE-1.run", "ionosphere-PGPS-1.run"]  # one fit for MILE's two rows and the members
+    assert names == [
+        "ionosphere-MILE-1.run",
+        f"ionosphere-{right}-1.run",
+    ]
     # One draw alone predicts worse than the mixture; both have the same accuracy, which is the mixture's.
     one, mixture = rows["MILE", "paper"], rows["MILE", "corrected"]
     assert float(one["lppd"]) < float(mixture["lppd"]) < 0.0
     assert one["accuracy"] == mixture["accuracy"]
-    cloud = rows["PGPS", "corrected"]
+    cloud = rows[right, "corrected"]
     assert (cloud["chains"], cloud["draws"], mixture["chains"]) == ("1", "4", "2")
     assert int(cloud["limited_moves"]) >= 0 == int(cloud["reverted_moves"])
     assert int(rows["DE", "corrected"]["gradient_evaluations"]) == 0
