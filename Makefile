@@ -16,19 +16,20 @@ BENCH := $(VENV)/.installed-bench
 SMALL_TABLES := airfoil,concrete,energy,yacht
 # Those with a script of their own, and those with protocols; classification takes rows of images and texts.
 OWN_SCRIPTS := samplers images texts stability split-hmc stochastic
-EXPERIMENTS := uci calibration grad-evals classification diagnostics complexity datasize ablations presets pgps alternatives mixed-tables
+EXPERIMENTS := uci calibration grad-evals classification diagnostics complexity datasize ablations presets pgps alternatives mixed-tables suite standard-splits
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-browser coverage mutants bench paper paper-full lint format lock clean
+SECONDS ?= 600
+.PHONY: help demo test test-slow test-browser test-sanitize test-fuzz coverage mutants bench paper paper-full lint format lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(RUNTIME) ## fit a data set that ships with scikit-learn, print the scores and write a report
+demo: $(RUNTIME) ## fit a small table beside a ridge regression and an ensemble, and write a report
 	@$(VENV)/bin/mile demo
 
 # One file of tests stays in one process, so that each program is compiled once.
@@ -43,6 +44,12 @@ coverage: $(DEV) ## run the fast tests and print which lines of the package they
 
 mutants: $(TEST) ## make forty small mistakes, one at a time, and see whether the tests notice
 	@$(VENV)/bin/python tests/mutation/run.py --jobs $(JOBS)
+
+test-sanitize: $(TEST) ## random plans on the kernel, watched by address, undefined-behavior and thread sanitizers
+	@$(VENV)/bin/python tests/sanitize/run.py --jobs $(JOBS) $(OPTIONS)
+
+test-fuzz: $(TEST) ## altered files for SECONDS=600: manifests, records, models, tables
+	@nice -n 10 $(VENV)/bin/python tests/fuzz/fuzz.py --seconds $(SECONDS) $(OPTIONS)
 
 # Chromium is Debian's package, so it needs a system that has it and the right to install.
 test-browser: $(BROWSER) ## open reports in headless Chromium (installed by apt-get if it is missing)
