@@ -1,0 +1,89 @@
+"""Checks that hold for every family of likelihoods: density, quantiles, samples and gradients agree."""
+
+import jax
+import numpy as np
+
+LEVELS = np.array([1e-6, 1e-3, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.999, 1.0 - 1e-6])
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(40)
+
+
+def random_outputs(likelihood, n_rows=7, n_draws=3, scale=1.0, seed=0):
+    """Outputs of draws of a network, shape (draw, output, row)."""
+    rng = np.random.default_rng(seed)
+    return scale * rng.standard_normal((n_draws, likelihood.n_outputs, n_rows))
+
+
+def check_density_is_the_slope_of_the_cdf(components, rtol=1e-6):
+    """Between two quantiles the density integrates to the difference of their levels; so it integrates to one."""
+    quantiles = [components.quantile(level) for level in LEVELS]
+    for lower, upper, share in zip(quantiles, quantiles[1:], np.diff(LEVELS), strict=False):
+        middle, half = 0.5 * (upper + lower), 0.5 * (upper - lower)
+        total = sum(
+            weight * half * density_of_each(components, middle + half * point)
+            for point, weight in zip(_POINTS, _WEIGHTS, strict=True)
+        )
+        np.testing.assert_allclose(total, share, rtol=rtol)
+
+
+def density_of_each(components, y):
+    """The density of each distribution at a value of its own, shape (draw, row): components take one value a row."""
+    return np.stack([components.density(values)[draw] for draw, values in enumerate(y)])
+
+
+def cdf_of_each(components, y):
+    """P(Y <= y) of each distribution at a value of its own."""
+    return np.stack([components.cdf(values)[draw] for draw, values in enumerate(y)])
+
+
+def check_quantiles_invert_the_cdf(components, atol=1e-6):
+    """The cdf of a quantile is its level."""
+    for level in LEVELS:
+        found = cdf_of_each(components, components.quantile(level))
+        np.testing.assert_allclose(found, level, rtol=atol, atol=atol * min(level, 1.0 - level))
+
+
+def check_samples_have_the_moments(components, n_samples=20_000, seed=0):
+    """Means and standard deviations of samples are those stated, within five standard errors."""
+    rng = np.random.default_rng(seed)
+    samples = np.stack([components.sample(rng) for _ in range(n_samples)])
+    error = samples.std(axis=0) / np.sqrt(n_samples)
+    assert np.all(np.abs(samples.mean(axis=0) - components.mean) <= 5.0 * error)
+    fourth = np.mean((samples - samples.mean(axis=0)) ** 4, axis=0)
+    variance = samples.var(axis=0)
+    error = np.sqrt(np.maximum(fourth - variance**2, 0.0) / n_samples) / (2.0 * np.sqrt(variance))
+    assert np.all(np.abs(np.sqrt(variance) - components.std) <= 5.0 * error)
+
+
+def check_compiled_density(likelihood, outputs, y, rtol=1e-9):
+    """The log density in JAX is that of the distributions that predict."""
+    with jax.enable_x64(True):
+        found = np.stack([np.asarray(likelihood.log_prob(one, y)) for one in outputs.astype(np.float64)])
+    np.testing.assert_allclose(found, likelihood.components(outputs).log_prob(y), rtol=rtol, atol=rtol)
+
+
+def check_gradients(likelihood, outputs, y, rtol=1e-6, step=1e-5):
+    """Derivatives with respect to outputs agree with central differences in float64, and exist in float32."""
+    for one in outputs:
+        with jax.enable_x64(True):
+            gradient = np.asarray(jax.grad(lambda z: likelihood.log_prob(z, y).sum())(one))
+            for output in range(len(one)):
+                shift = np.zeros_like(one)
+                shift[output] = step
+                above, below = (np.asarray(likelihood.log_prob(one + sign * shift, y)) for sign in (1.0, -1.0))
+                expected = (above - below) / (2.0 * step)
+                np.testing.assert_allclose(gradient[output], expected, rtol=rtol, atol=rtol)
+        single = jax.grad(lambda z: likelihood.log_prob(z, y.astype(np.float32)).sum())(one.astype(np.float32))
+        assert np.isfinite(np.asarray(single)).all()
+
+
+def check_finite_far_out(likelihood, y, reach=1e3):
+    """Outputs of a network that has gone astray give finite log densities and derivatives in float32."""
+    y = np.asarray(y, np.float32)
+    for size in (-reach, -50.0, 50.0, reach):
+        for output in range(likelihood.n_outputs):
+            outputs = np.zeros((likelihood.n_outputs, len(y)), np.float32)
+            outputs[output] = size
+            value = np.asarray(likelihood.log_prob(outputs, y))
+            slope = np.asarray(jax.grad(lambda z: likelihood.log_prob(z, y).sum())(outputs))
+            assert np.isfinite(value).all(), (output, size)
+            assert np.isfinite(slope).all(), (output, size)
