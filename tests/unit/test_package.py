@@ -2,7 +2,6 @@
 
 import ast
 import importlib.metadata
-import inspect
 import re
 import subprocess
 import sys
@@ -13,8 +12,6 @@ import pytest
 import mile
 
 ROOT = Path(__file__).parents[2]
-README_BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.DOTALL | re.MULTILINE)
-MODULES = {*mile._MODULES}
 
 
 def run_python(code: str) -> str:
@@ -75,48 +72,5 @@ def test_an_unknown_name_cannot_be_imported():
         from mile import MileTransformer  # noqa: F401
 
 
-def names_taken_from_mile(tree: ast.AST) -> set[str]:
-    """Names imported from the package or read as its attributes."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mile":
-            names |= {alias.name if node.module == "mile" else node.module for alias in node.names}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mile":
-            names.add(node.attr)
-    return names
-
-
 def test_modules_of_functions_need_no_import_of_their_own():
     run_python("import mile; mile.plot.trace, mile.metrics.lppd, mile.convergence.ess, mile.diagnose.diagnose")
-
-
-def test_the_readme_has_examples():
-    assert len(README_BLOCKS) >= 2
-
-
-@pytest.mark.parametrize("block", README_BLOCKS, ids=range(len(README_BLOCKS)))
-def test_readme_code_compiles_and_uses_public_names_only(block):
-    compile(block, "README.md", "exec")
-    names = names_taken_from_mile(ast.parse(block))
-    assert names
-    assert names <= {*mile.__all__, *MODULES}
-
-
-@pytest.mark.parametrize("block", README_BLOCKS, ids=range(len(README_BLOCKS)))
-def test_readme_code_gives_arguments_and_asks_for_attributes_that_exist(block):
-    """Each keyword given to a name of the package is one of its arguments, each method called on a model is one."""
-    tree = ast.parse(block)
-    checked = 0
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if called in mile.__all__:
-            assert {keyword.arg for keyword in node.keywords} <= set(
-                inspect.signature(getattr(mile, called)).parameters
-            )
-            checked += 1
-        elif isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "model":
-            assert hasattr(mile.MileRegressor, called)
-            checked += 1
-    assert checked
