@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from mile.features.tokens import TextEncoder
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit
-    from mile.likelihoods import Categorical, Gaussian
+    from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
     from mile.networks import MLP, Attention, ConvNet
     from mile.predict.on_dask import map_rows
     from mile.priors import FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT

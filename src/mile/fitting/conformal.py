@@ -46,8 +46,9 @@ def conformal_interval(
         raise ValueError("conformal intervals are for numbers; this model predicts classes.")
     scores = found.values["distance"] / found.values["std"]
     rank = math.ceil(level * (len(scores) + 1) - _SLACK)
+    whole = cast(Predictive, fit.predictive(x, memory))
     if rank > len(scores):
-        return np.tile([-np.inf, np.inf], (len(x), 1))
+        return whole.possible(np.tile([-np.inf, np.inf], (len(x), 1)))
     mean, std, by_fold = [], [], []
     for fold in range(found.n_folds):
         chains = [place for place in np.flatnonzero(fit.ok).tolist() if place % found.n_folds == fold]
@@ -57,7 +58,8 @@ def conformal_interval(
         by_fold.append(np.sort(scores[found.fold == fold]))
     center, spread = np.stack(mean), np.stack(std)
     lower = -order_statistic(-center, spread, by_fold, rank)
-    return np.stack([lower, order_statistic(center, spread, by_fold, rank)], axis=1)
+    ends = np.stack([lower, order_statistic(center, spread, by_fold, rank)], axis=1)
+    return whole.possible(ends)
 
 
 def order_statistic(

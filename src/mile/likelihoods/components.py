@@ -1,5 +1,6 @@
 """The distributions that draws predict for each row, before they are mixed: the contract of a family of numbers."""
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -62,6 +63,16 @@ class AbstractComponents(ABC):
     def parameters(self) -> tuple[PerDraw, ...]:
         """Return the arrays that these distributions are made of, in the order in which the class takes them."""
         return tuple(vars(self).values())
+
+    def brackets(self, level: float) -> np.ndarray:
+        """Return numbers (any, row) whose smallest and largest hold all quantiles of a row between them."""
+        return self.quantile(level)
+
+    def cantelli(self, level: float) -> np.ndarray:
+        """Return such numbers from means and standard deviations, for any distribution (Cantelli's inequality)."""
+        mean, std = self.mean, self.std
+        below, above = math.sqrt((1.0 - level) / level), math.sqrt(level / (1.0 - level))
+        return np.stack([(mean - below * std).min(axis=0), (mean + above * std).max(axis=0)])
 
     def evaluator(self, mixture: Mixture) -> Evaluate:
         """Return a function of y that gives the mixtures' distribution function and density."""

@@ -264,7 +264,7 @@ class Predictive(AbstractPredictive):
             evaluate, spread = components.evaluator(self._mixture), components.spread
             center, noise, ignorance = self._moments_of_mixture(components)
             guess = center, np.sqrt(noise + ignorance)
-            found = [mixture_quantile(evaluate, components.quantile(one), spread, guess, one) for one in levels]
+            found = [mixture_quantile(evaluate, components.brackets(one), spread, guess, one) for one in levels]
             return np.stack(found)
 
         result = self._shift + self._scale * self._over_blocks(quantiles).T
@@ -305,6 +305,10 @@ class Predictive(AbstractPredictive):
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
         return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
+
+    def possible(self, ends: np.ndarray) -> np.ndarray:
+        """Return ends of intervals (row, 2) that were found otherwise, moved to values that y can have."""
+        return ends
 
     def sample(self, n: int = 1, random_state: int | None = None) -> Float[np.ndarray, "sample row"]:
         """Draw n responses per row."""
