@@ -39,6 +39,7 @@ _MODULES = {
     "datasets": "datasets",
     "diagnose": "diagnose",
     "execution": "execution",
+    "explain": "explain",
     "metrics": "metrics",
     "networks": "networks",
     "plot": "plot",

@@ -30,7 +30,7 @@ RANKS = [
     ["sampling"],
     ["predict"],
     ["fitting"],
-    ["diagnose", "plot", "report"],
+    ["diagnose", "plot", "explain", "report"],
     ["estimators"],
     ["datasets", "cli"],
 ]

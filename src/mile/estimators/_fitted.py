@@ -13,6 +13,7 @@ from mile.estimators._arguments import AbstractArguments
 from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
 from mile.estimators._task import check_weights, encode_rows
+from mile.explain import Explanation, column_table, explain
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
 from mile.fitting.result import Fit
@@ -156,6 +157,72 @@ class AbstractFittedModel(AbstractArguments):
             columns=self.columns_,
         )
         write_page(Path(path), page)
+
+    def explain(
+        self,
+        X: InputLike,
+        y: ResponseLike | None = None,
+        *,
+        label: object = None,
+        columns: Sequence[str] | None = None,
+        n_rows: int = 1_000,
+        n_draws: int = 300,
+        n_repeats: int = 5,
+        out_of_fold: bool | None = None,
+        random_state: int = 0,
+        progress: bool = True,
+    ) -> Explanation:
+        """Say which columns matter, and what the model believes about them, each with its uncertainty.
+
+        Parameters
+        ----------
+        X, y
+            Rows to explain by: those of the fit, which are then judged by chains that left them out, or new ones.
+            Without y, importance says how much the model's own predictions depend on a column.
+        label
+            For classes, the one whose probability is explained; None takes the second of two, else the most frequent.
+        columns
+            Names of the columns that get effect curves; None: all.
+        n_rows
+            Most rows to use; of more, an even selection.
+        n_draws
+            How many draws to ask, about.
+        n_repeats
+            How often each column is shuffled.
+        out_of_fold
+            Whether X and y are those of the fit; None finds out.
+        random_state
+            Seed of the shuffling.
+        progress
+            Whether a terminal or notebook shows a bar once this has taken two seconds.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from mile import MileRegressor
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X[50:], y[50:])
+        >>> explanation = model.explain(X[:50], y[:50], n_draws=50, columns=["bmi"])
+        >>> explanation.frames()["effect bmi"]["value"].shape
+        (20,)
+        """
+        check_is_fitted(self)
+        features = self._features(X)
+        names = getattr(self, "feature_names_in_", None)
+        table = column_table(self.fit_.encoder, encode_rows(self.fit_.encoder, features), features, names)
+        return explain(
+            self.fit_,
+            table,
+            None if y is None else np.asarray(y),
+            label=label,
+            columns=columns,
+            n_rows=n_rows,
+            n_draws=n_draws,
+            n_repeats=n_repeats,
+            out_of_fold=out_of_fold,
+            random_state=random_state,
+            progress=progress,
+        )
 
     def to_arviz(self) -> Any:  # xarray is optional
         """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""

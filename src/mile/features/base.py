@@ -130,6 +130,10 @@ class AbstractFeatureEncoder(ABC):
         """Return the number of columns of X that give this number of features; None if it is not known."""
         return None
 
+    def origins(self, n_features: int) -> Int[np.ndarray, " feature"] | None:
+        """Return the place of the column of X that each feature is made of; None if features mix columns."""
+        return None
+
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
         """Return a name for each encoded feature, from those of the user's columns if there are any."""
         return list(given) if given is not None else [f"feature {place}" for place in range(n_features)]

@@ -112,6 +112,10 @@ class Standardizer(AbstractFeatureEncoder):
         """Return one column for each feature."""
         return n_features
 
+    def origins(self, n_features: int) -> Int[np.ndarray, " feature"]:
+        """Return each column's own place."""
+        return np.arange(n_features)
+
     def tensors(self) -> dict[str, np.ndarray]:
         """Return shift and scale."""
         return {"shift": np.asarray(self.shift), "scale": np.asarray(self.scale)}

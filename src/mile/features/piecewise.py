@@ -104,6 +104,10 @@ class Piecewise(AbstractFeatureEncoder):
         """Return the number of columns at fit."""
         return len(self.edges)
 
+    def origins(self, n_features: int) -> Int[np.ndarray, " feature"]:
+        """Return the column that each feature is of."""
+        return np.repeat(np.arange(len(self.edges)), [1 + n_pieces_of(edges) for edges in self.edges])
+
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
         """Return the name of each column and of its pieces."""
         names = given if given is not None and len(given) == len(self.edges) else self._own_names

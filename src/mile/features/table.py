@@ -214,6 +214,10 @@ class TableEncoder(AbstractFeatureEncoder):
         """Return the number of columns of the table at fit."""
         return len(self.columns)
 
+    def origins(self, n_features: int) -> Int[np.ndarray, " feature"]:
+        """Return the column that each feature is of."""
+        return np.repeat(np.arange(len(self.columns)), [column.n_features for column in self.columns])
+
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
         """Return a name for each feature, made from that of its column."""
         names = self.names_in if given is None or len(given) != len(self.columns) else given

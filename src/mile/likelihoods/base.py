@@ -137,6 +137,14 @@ class Uncertainty(NamedTuple):
     ignorance_label: str
 
 
+class Explained(NamedTuple):
+    """The number that explanations follow: under each draw its value, and the standard deviation of what is left."""
+
+    value: PerDraw
+    noise: PerDraw
+    label: str  # what the number is, such as "mean"
+
+
 class AbstractPredictive(ABC):
     """The predictive distribution of each row: a mixture over draws, on the scale of y.
 
@@ -188,6 +196,17 @@ class AbstractPredictive(ABC):
     @abstractmethod
     def followed(self) -> dict[str, PerDraw]:
         """Return the quantities that diagnostics follow from draw to draw, by name."""
+
+    def explained(self, label: object = None) -> Explained:
+        """Return the number that explanations follow; `label` chooses among several, such as a class."""
+        name, value = next(iter(self.followed().items()))
+        return Explained(value, np.zeros_like(value), name)
+
+    def row_quantities(self, label: object = None) -> dict[str, PerRow]:
+        """Return what a single prediction is explained by: the number above, and how unsure it is, by name."""
+        parts, per_draw = self.uncertainty(), self.explained(label)
+        value = np.average(per_draw.value, axis=0, weights=self.draw_weights)
+        return {per_draw.label: value, "noise": parts.noise, "ignorance": parts.ignorance}
 
     def scores(self, y: np.ndarray) -> dict[str, float]:
         """Return all scores that suit this distribution, by name."""

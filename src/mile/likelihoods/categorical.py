@@ -22,6 +22,7 @@ from mile.likelihoods.base import (
     AbstractPredictive,
     AbstractResponse,
     Encoded,
+    Explained,
     Mixture,
     OutputsOfDraws,
     PerDraw,
@@ -280,6 +281,31 @@ class ClassPredictive(AbstractPredictive):
     def _of_class(self, outputs: np.ndarray, codes: np.ndarray) -> np.ndarray:
         log_probs = self._likelihood.log_probs(outputs)
         return np.take_along_axis(log_probs, codes[None, None], axis=1)[:, 0]
+
+    def explained(self, label: object = None) -> Explained:
+        """Return the probability of a class under each draw; None takes the class that is most probable on average.
+
+        As a number, 1 for that class and 0 for others, y has this mean and the standard deviation sqrt(p (1 - p)).
+        """
+        code = self._code(label)
+        prob = cast(
+            PerDraw, self._mixture.over_blocks(lambda found: np.exp(self._likelihood.log_probs(found))[:, code])
+        )
+        return Explained(prob, np.sqrt(prob * (1.0 - prob)), f"probability of {self.classes[code]}")
+
+    def row_quantities(self, label: object = None) -> dict[str, PerRow]:
+        """Return the probability of a class, and the entropy with its two parts."""
+        code, entropy, ignorance = self._code(label), self.entropy, self.mutual_information
+        parts = {"entropy": entropy, "noise": entropy - ignorance, "ignorance": ignorance}
+        return {f"probability of {self.classes[code]}": self.probs[:, code]} | parts
+
+    def _code(self, label: object) -> int:
+        if label is None:
+            return int(np.argmax(self.probs.mean(axis=0)))
+        found = np.flatnonzero(self.classes == label)
+        if not len(found):
+            raise ValueError(f"label must be one of {self.classes.tolist()}; got {label!r}.")
+        return int(found[0])
 
     def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n labels per row, shape (n, row)."""

@@ -20,6 +20,7 @@ from mile.likelihoods.base import (
     AbstractPredictive,
     AbstractResponse,
     Encoded,
+    Explained,
     Mixture,
     OutputsOfDraws,
     PerDraw,
@@ -238,6 +239,15 @@ class Predictive(AbstractPredictive):
         """Return location and log scale of each row under each draw."""
         mean, std = self.moments_per_draw()
         return {"location": mean, "log scale": np.log(std)}
+
+    def explained(self, label: object = None) -> Explained:
+        """Return mean and standard deviation under each draw."""
+        return Explained(*self.moments_per_draw(), "mean")
+
+    def row_quantities(self, label: object = None) -> dict[str, PerRow]:
+        """Return mean and standard deviation, and the two parts of the latter."""
+        parts = {"noise": self.aleatoric_std, "ignorance": self.epistemic_std}
+        return {"mean": self.mean, "standard deviation": self.std} | parts
 
     def cdf(self, y: PerRow) -> PerRow:
         """Return P(Y <= y) for one value per row."""

@@ -45,6 +45,27 @@ class Accelerated(FlatPrior, Protocol):
 
 
 @runtime_checkable
+class LearnsScales(FlatPrior, Protocol):
+    """A prior with unknown scales, of which some may be those of single inputs."""
+
+    @property
+    def has_scales_of_inputs(self) -> bool:
+        """Whether each input has a scale of its own."""
+        ...
+
+    def relevance(self, draws: np.ndarray) -> np.ndarray:
+        """Return the posterior mean of each input's scale."""
+        ...
+
+
+def relevance_of_inputs(prior: FlatPrior, draws: np.ndarray) -> np.ndarray | None:
+    """Return the posterior mean of each input's scale; None where inputs have none."""
+    if not isinstance(prior, LearnsScales) or not prior.has_scales_of_inputs:
+        return None
+    return prior.relevance(draws)
+
+
+@runtime_checkable
 class LayerSizes(Protocol):
     """What a prior reads of a layer."""
 

@@ -210,6 +210,11 @@ class Grouped:
                 found.append(np.sqrt(b).mean(axis=0) * np.exp(gammaln(a - 0.5) - gammaln(a)))
         return np.concatenate(found)
 
+    @property
+    def has_scales_of_inputs(self) -> bool:
+        """Whether each input has a scale of its own."""
+        return self.blocks[0].kind == ROWS
+
     def relevance(self, draws: Float[np.ndarray, "*draw d"]) -> Float[np.ndarray, " input"]:
         """Return the posterior mean of the scale of each input's weights: near zero for one that does not matter.
 
@@ -218,7 +223,7 @@ class Grouped:
         ValueError
             If inputs have no scales of their own.
         """
-        if self.blocks[0].kind != ROWS:
+        if not self.has_scales_of_inputs:
             raise ValueError("inputs have scales of their own only under Hierarchical(groups='input').")
         return self.scales(draws)[: self.blocks[0].rows]
 
