@@ -74,6 +74,9 @@ if TYPE_CHECKING:
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
+    from mile.likelihoods.laplace import LaplaceNoise
+    from mile.likelihoods.skew import TwoPieceNormal
+    from mile.likelihoods.student_t import StudentTNoise
     from mile.networks import MLP, Attention, ConvNet
     from mile.predict.on_dask import map_rows
     from mile.priors import FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT

@@ -16,7 +16,7 @@ from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, OwnPosterior, OwnRows, train_members
 from mile.ensemble.training import Training
 from mile.execution import Fingerprint, InProcess, WorkerPool
-from mile.fitting.monitoring import RunningScore, warn_of_remarks, warn_of_weightless
+from mile.fitting.monitoring import RunningScore, warn_of_remarks, warn_of_response, warn_of_weightless
 from mile.fitting.out_of_fold import weigh_and_predict
 from mile.fitting.replacement import SampledEnsemble, report_failures
 from mile.fitting.result import Fit
@@ -139,6 +139,7 @@ class Job:
     ) -> Fit:
         """Train the ensemble, set the budgets, run the chains, replace those that failed."""
         dataset, posterior = self.dataset, self.posterior()
+        warn_of_response(self.likelihood, self.response, dataset.train)
 
         def sample_ensemble(chain_ids: range, places: np.ndarray) -> SampledEnsemble:
             learning, validation, sampling = self.own_rows(posterior, places)

@@ -70,6 +70,12 @@ def warn_of_weightless(fit: Fit) -> None:
     warn(f"{subject} nothing to the prediction of rows that they left out, and get no weight in predictions.")
 
 
+def warn_of_response(likelihood: AbstractLikelihood, response: AbstractResponse, rows: Rows) -> None:
+    """Issue a warning for each thing that the likelihood has to say of the training rows before a fit."""
+    for sentence in likelihood.cautions(response.decode(rows.y), rows.number):
+        warn(sentence)
+
+
 def warn_of_remarks(draws: np.ndarray | StoredDraws, ok: np.ndarray, posterior: Posterior, rows: Rows) -> None:
     """Issue a warning for each remark of the likelihood on a finished fit."""
 

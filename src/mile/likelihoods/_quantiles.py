@@ -1,11 +1,16 @@
 """Quantiles of a mixture of distributions, and the integrals for its CRPS."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
 from mile.likelihoods.base import Evaluate, PerDraw, PerRow
+from mile.likelihoods.weights import DrawWeights
+
+if TYPE_CHECKING:
+    from mile.likelihoods.components import AbstractComponents
 
 _QUANTILE_TOLERANCE = 1e-10  # in spreads of the narrowest component, which bounds the error of the cdf
 _QUANTILE_ITERATIONS = 200
@@ -83,6 +88,18 @@ def half_mean_difference(evaluate: Evaluate, center: PerRow, spread: PerRow, rea
         if np.all(np.abs(value - before) <= _CRPS_TOLERANCE * value):
             break
     return value
+
+
+def crps_by_distance(
+    components: "AbstractComponents", distance: PerDraw, evaluate: Evaluate, tail: float, weights: DrawWeights
+) -> PerRow:
+    """Return the CRPS of each row's mixture from E|Y - y| of its components; `tail` is left out at both ends."""
+    middle = components.mean
+    center = weights.median(middle)
+    spread = weights.median(components.spread) + weights.median(np.abs(middle - center))
+    lower, upper = components.quantile(tail).min(axis=0), components.quantile(1.0 - tail).max(axis=0)
+    reach = np.maximum(upper - center, center - lower)
+    return weights.mean(distance) - half_mean_difference(evaluate, center, spread, reach)
 
 
 def crps_by_integral(evaluate: Evaluate, y: PerRow, spread: PerRow, lower: PerRow, upper: PerRow) -> PerRow:

@@ -289,6 +289,10 @@ class AbstractLikelihood(ABC):
         """Return this likelihood with what it takes from the encoded response of the training rows."""
         return self
 
+    def cautions(self, y: np.ndarray, number: Int[np.ndarray, " row"]) -> list[str]:
+        """Return a sentence for each thing to know before a fit, from y and the numbers of training rows."""
+        return []
+
     @abstractmethod
     def plain_response(self) -> AbstractResponse:
         """Return the encoding of values that are encoded already."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.special import ndtr, ndtri
 
 from mile import _registry
@@ -14,6 +14,7 @@ from mile._types import Outputs
 from mile.likelihoods._links import LINKS, SCALE_LIMIT, SMALLEST_SCALE
 from mile.likelihoods._quantiles import half_mean_difference
 from mile.likelihoods._resolution import resolution_of
+from mile.likelihoods._scaled import outlier_remarks
 from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.components import AbstractComponents
 from mile.likelihoods.numbers import AbstractNumberLikelihood
@@ -69,6 +70,10 @@ class Gaussian(AbstractNumberLikelihood):
         if self.link != "bounded" or self.floor is not None:
             return self
         return replace(self, floor=max(resolution_of(y) or 0.0, SMALLEST_SCALE))
+
+    def cautions(self, y: PerRow, number: Int[np.ndarray, " row"]) -> list[str]:
+        """Name rows whose y is so far out that it makes the scale."""
+        return outlier_remarks(y, number)
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log density of each row."""
