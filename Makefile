@@ -94,7 +94,7 @@ lock: ## write requirements.lock anew (Python 3.11 on Linux)
 	$(PYTHON) -m venv "$$folder/venv"; \
 	$(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
 	extra = p["project"]["optional-dependencies"]; \
-	wanted = sum((extra[name] for name in ("test", "arviz", "text", "flax", "equinox", "dask")), p["project"]["dependencies"]); \
+	wanted = sum((extra[name] for name in ("test", "arviz", "text", "flax", "equinox", "dask", "onnx")), p["project"]["dependencies"]); \
 	wanted += p["build-system"]["requires"]; \
 	print("\n".join(line for line in wanted if not line.startswith("mile-bnn")))' \
 		> "$$folder/wanted"; \

@@ -19,6 +19,7 @@ _KINDS = {
     "network": ("Networks", "`network=` takes an object"),
     "encoder": ("Encoders", "`encoder=`"),
     "backend": ("Backends", "`backend=`"),
+    "exporter": ("Exporters", "the suffix of the file that `model.export` or `mile export` writes"),
 }
 
 

@@ -66,6 +66,9 @@ if TYPE_CHECKING:
     from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
     from mile.estimators.loading import load, resume
     from mile.execution import DaskBackend, Devices, InProcess
+    from mile.export.netcdf import NetCdf
+    from mile.export.onnx_file import Onnx
+    from mile.export.stablehlo import StableHlo
     from mile.features.numbers import Standardizer
     from mile.features.piecewise import Piecewise
     from mile.features.pixels import PixelScale

@@ -134,6 +134,7 @@ sampler = Registry("sampler", "samplers")
 network = Registry("network", "networks")
 encoder = Registry("encoder", "features")
 backend = Registry("backend", "execution")
+exporter = Registry("exporter", "export")  # by the suffix of its files
 # Parts of those parts.
 schedule = Registry("schedule", "samplers")
 layer = Registry("layer", "networks")
@@ -141,6 +142,6 @@ training = Registry("training", "ensemble")
 stopping = Registry("stopping", "ensemble")
 rate_schedule = Registry("rate_schedule", "ensemble")
 
-REGISTRIES = (likelihood, prior, sampler, network, encoder, backend)
+REGISTRIES = (likelihood, prior, sampler, network, encoder, backend, exporter)
 # What a description in a file may name. Encoders are kept as arrays; where chains run is not for a file to say.
 IN_FILES = (likelihood, prior, sampler, network, schedule, layer, training, stopping, rate_schedule)

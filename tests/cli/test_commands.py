@@ -304,6 +304,15 @@ class TestOthers:
         with xarray.open_datatree(folder / "draws.nc") as tree:
             assert tree["posterior"]["weights"].shape == mile.load(regression[0]).fit_.chains.draws.shape
 
+    def test_export_writes_a_graph_with_the_quantiles_that_were_asked_for(self, folder, data, regression):
+        onnx = pytest.importorskip("onnx")
+        answer = succeed("export", regression[0], folder / "m.onnx", "--quantiles", "0.1,0.5", "--half", "--json")
+        assert json.loads(answer)["file"] == str(folder / "m.onnx")
+        names = [output.name for output in onnx.load(folder / "m.onnx").graph.output]
+        assert names[-2:] == ["q0.1", "q0.5"]
+        assert "given once" in fail("export", regression[0], folder / "m.onnx", "--out", folder / "n.onnx")
+        assert "must end in one of" in fail("export", regression[0], folder / "m.txt")
+
     def test_resume_of_a_finished_run_loads_it(self, regression):
         assert json.loads(succeed("resume", regression[0], "--json"))["draws"] == 30
 

@@ -30,7 +30,7 @@ RANKS = [
     ["sampling"],
     ["predict"],
     ["fitting"],
-    ["diagnose", "plot", "explain", "report"],
+    ["diagnose", "plot", "explain", "report", "export"],
     ["estimators"],
     ["datasets", "cli"],
 ]

@@ -274,14 +274,22 @@ def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
 @guarded
 def export(
     model: Model,
-    out: Annotated[Path | None, typer.Option(help="netCDF file; default: the model's name with .nc.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="File to write: .onnx, .stablehlo or .nc; default: the model's name with .nc."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The same as FILE.")] = None,
+    quantiles: Annotated[
+        str | None, typer.Option(help="Levels that an .onnx file computes; default: 0.05,0.95.")
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Keep the draws of an .onnx file as float16.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write draws and sampler statistics to a netCDF file in ArviZ's layout."""
+    """Write a model for other programs: a graph for onnxruntime, a program for XLA, or the draws for ArviZ."""
     from mile.cli import _use
 
-    _use.export(Console(quiet=quiet, as_json=as_json), model, out)
+    _use.export(Console(quiet=quiet, as_json=as_json), model, file, out, quantiles, half)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
+from mile.export import export_fit
 from mile.fitting.conformal import conformal_interval
 from mile.fitting.result import Fit
 from mile.fitting.unseen import show as show_estimate
@@ -90,13 +91,18 @@ def report(console: Console, model: Path, data: DataFile | None, target: str | N
     console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})
 
 
-def export(console: Console, model: Path, out: Path | None) -> None:
-    """Write the draws to a netCDF file."""
-    tree = fitted(load_model(model)).to_arviz()
-    path = out or model.with_suffix(".nc")
-    tree.to_netcdf(path)
-    console.say(f"Draws  {path}")
-    console.answer({"draws": str(path)})
+def export(
+    console: Console, model: Path, file: Path | None, out: Path | None, quantiles: str | None, half: bool
+) -> None:
+    """Write a file for other programs."""
+    if file is not None and out is not None:
+        raise ValueError("the file to write must be given once: as FILE or by --out.")
+    path = file or out or model.with_suffix(".nc")
+    loaded = load_model(model)
+    options = ({"quantiles": _levels(quantiles)} if quantiles is not None else {}) | ({"half": True} if half else {})
+    export_fit(fitted(loaded), path, feature_names(loaded), **options)
+    console.say(f"Wrote  {path}")
+    console.answer({"file": str(path)})
 
 
 def load_model(path: Path) -> Model:

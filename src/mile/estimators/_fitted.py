@@ -14,6 +14,7 @@ from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
 from mile.estimators._task import check_weights, encode_rows
 from mile.explain import Explanation, column_table, explain
+from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
 from mile.fitting.result import Fit
@@ -223,6 +224,31 @@ class AbstractFittedModel(AbstractArguments):
             random_state=random_state,
             progress=progress,
         )
+
+    def export(self, path: str | Path, **options: object) -> None:
+        """Write this model as a file for other programs, by the suffix of its name.
+
+        Parameters
+        ----------
+        path
+            ".onnx": a graph that onnxruntime computes by itself (`mile.Onnx`; needs the `onnx` extra). ".stablehlo": a
+            program for XLA (`mile.StableHlo`). ".nc": the draws, for ArviZ (`mile.NetCdf`; needs the `arviz` extra).
+        options
+            Of ".onnx": `quantiles`, levels of the quantiles that the graph computes, by default 0.05 and 0.95; `half`,
+            whether draws are kept as float16.
+
+        Raises
+        ------
+        ValueError
+            If there is no such kind of file, it has no such option, or it cannot hold this model.
+        ImportError
+            If a package is missing; the message says which extra has it.
+        StorageError
+            If the file could not be written.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        export_fit(self.fit_, path, None if names is None else [str(name) for name in names], **options)
 
     def to_arviz(self) -> Any:  # xarray is optional
         """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""

@@ -15,7 +15,7 @@ MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA
 NO, YES = "no", "yes"
 # A column is boolean if both words of one pair occur and nothing else, in upper or lower case.
 _PAIRS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
-_FLAGS = {word: flag for pair in (*_PAIRS, ("0", "1")) for word, flag in zip(pair, (NO, YES), strict=True)}
+FLAGS = {word: flag for pair in (*_PAIRS, ("0", "1")) for word, flag in zip(pair, (NO, YES), strict=True)}
 # Unlike for Python's float, underscores and other scripts' digits are no numbers.
 _NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 # Digits after a leading zero are a code, such as a zip code, unless the user says that they are a number.
@@ -72,14 +72,14 @@ def read_numbers(texts: Sequence[str]) -> Float[np.ndarray, " text"]:
     for place, text in enumerate(texts):
         if _NUMBER.fullmatch(text):
             found[place] = float(text)
-        elif text.lower() in _FLAGS:
-            found[place] = _FLAGS[text.lower()] == YES
+        elif text.lower() in FLAGS:
+            found[place] = FLAGS[text.lower()] == YES
     return found
 
 
 def read_flags(texts: Iterable[str]) -> list[str]:
     """Return "no" or "yes" for each text, and an empty one for other texts."""
-    return [_FLAGS.get(text.lower(), "") for text in texts]
+    return [FLAGS.get(text.lower(), "") for text in texts]
 
 
 def read_dates(texts: Iterable[str], format: str) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from mile.storage import schema
 from mile.storage._downloads import downloaded, read_arrays, read_members, read_packed_lines, write_arrays
 from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
-from mile.storage._durable import sync_folders, write_page
+from mile.storage._durable import sync_folders, write_binary, write_page
 from mile.storage._inside import check_entries, inside
 from mile.storage._manifest import Manifest, read_manifest
 from mile.storage._memory import Unsaved
@@ -74,6 +74,7 @@ __all__ = [
     "schema",
     "sync_folders",
     "write_arrays",
+    "write_binary",
     "write_page",
     "write_table",
     "write_tensors",

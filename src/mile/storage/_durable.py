@@ -47,7 +47,12 @@ def write_file(path: Path, parts: Iterable[Bytes]) -> str:
 
 def write_page(path: Path, text: str) -> None:
     """Write a text as a file of its own, in UTF-8."""
-    write_file(path, [text.encode()])
+    write_binary(path, text.encode())
+
+
+def write_binary(path: Path, data: Bytes) -> None:
+    """Write bytes as a file of its own."""
+    write_file(path, [data])
     sync_folders([path], path.parent)
 
 
