@@ -77,7 +77,9 @@ if TYPE_CHECKING:
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
+    from mile.likelihoods.histogram import Histogram
     from mile.likelihoods.laplace import LaplaceNoise
+    from mile.likelihoods.mixture import NormalMixture
     from mile.likelihoods.skew import TwoPieceNormal
     from mile.likelihoods.student_t import StudentTNoise
     from mile.networks import MLP, Attention, ConvNet

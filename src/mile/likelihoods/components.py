@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -63,6 +64,10 @@ class AbstractComponents(ABC):
     def parameters(self) -> tuple[PerDraw, ...]:
         """Return the arrays that these distributions are made of, in the order in which the class takes them."""
         return tuple(vars(self).values())
+
+    def with_parameters(self, arrays: Sequence[np.ndarray]) -> "AbstractComponents":
+        """Return distributions of the same kind that are made of other arrays."""
+        return type(self)(*arrays)
 
     def brackets(self, level: float) -> np.ndarray:
         """Return numbers (any, row) whose smallest and largest hold all quantiles of a row between them."""

@@ -328,8 +328,8 @@ class Predictive(AbstractPredictive):
         def pick(outputs: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
             return self._likelihood.components(outputs).take(chosen).parameters()
 
-        kind = type(self._likelihood.components(np.zeros((1, self._likelihood.n_outputs, 1))))
-        return self._shift + self._scale * kind(*self._mixture.over_blocks(pick, chosen)).sample(rng)
+        some = self._likelihood.components(np.zeros((1, self._likelihood.n_outputs, 1)))
+        return self._shift + self._scale * some.with_parameters(self._mixture.over_blocks(pick, chosen)).sample(rng)
 
     def columns(self, interval: float = 0.9, quantiles: Sequence[float] = ()) -> dict[str, np.ndarray]:
         """Return mean, standard deviation, ends of an interval, and quantiles."""
