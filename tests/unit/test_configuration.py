@@ -15,8 +15,10 @@ from mile import (
     Gaussian,
     Hierarchical,
     Laplace,
+    LogNormal,
     Mile,
     Normal,
+    NormalMixture,
     Nuts,
     PerLayer,
     Stochastic,
@@ -33,6 +35,7 @@ from mile.samplers import configure, presets_of
 from mile.samplers._step_size import Exponential
 from mile.samplers.mile import Geometric, Linear
 
+NUMBERS = set(_registry.likelihood.declared) - {"categorical"}  # likelihoods that need no argument
 OBJECTS = [
     MLP(n_inputs=3),
     MLP(n_inputs=7, hidden=(), n_outputs=1, activation="gelu", initializer="he_uniform"),
@@ -46,6 +49,9 @@ OBJECTS = [
     Gaussian(link="bounded", floor=1 / 3),
     Categorical(2),
     Categorical(1000),
+    *(family() for name, family in _registry.likelihood.classes.items() if name in NUMBERS),
+    NormalMixture(floor=1 / 3, n_parts=5),
+    LogNormal(center=-0.1, spread=1 / 3, below=2.0, above=3.0, floor=0.01),
     Nuts(warmup_steps=7, sampling_steps=9, n_draws=3, target_acceptance=0.9, max_depth=5, step_size=0.1),
     Normal(),
     Normal(scale=0.1),

@@ -1,7 +1,7 @@
 """What families of real numbers with a bounded scale share: the floor of scales, and what to do about outliers."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -33,7 +33,7 @@ class AbstractScaledNumber(AbstractNumberLikelihood):
         if self.floor is not None:
             check_number("floor", self.floor, smallest=SMALLEST_SCALE, largest=SCALE_LIMIT)
 
-    def fitted(self, y: Encoded) -> Self:
+    def fitted(self, y: Encoded) -> "AbstractScaledNumber":
         """Return this likelihood with a floor that suits the response."""
         if self.floor is not None:
             return self

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +72,7 @@ class Histogram(AbstractNumberLikelihood):
             raise ValueError(f"tails must be two numbers; got {self.tails!r}.")
 
     @classmethod
-    def for_response(cls, y: np.ndarray) -> Self:
+    def for_response(cls, y: np.ndarray) -> "Histogram":
         """Return the histogram whose bins have enough rows."""
         return cls(n_bins=int(np.clip(len(y) // _ROWS_OF_A_BIN, _FEWEST_BINS, _USUAL_BINS)))
 
@@ -86,7 +85,7 @@ class Histogram(AbstractNumberLikelihood):
         """Learn the scale of the middle of y."""
         return robust_response(y, rows, weight)
 
-    def fitted(self, y: Encoded) -> Self:
+    def fitted(self, y: Encoded) -> "Histogram":
         """Return this histogram with knots at quantiles of the response."""
         if self.knots is not None:
             return self
@@ -158,11 +157,11 @@ class HistogramComponents(AbstractComponents):
         """Return the log weights."""
         return (self.log_weight,)
 
-    def with_parameters(self, arrays: Sequence[np.ndarray]) -> Self:
+    def with_parameters(self, arrays: Sequence[np.ndarray]) -> "HistogramComponents":
         """Return histograms with the same bins and other weights."""
         return replace(self, log_weight=arrays[0])
 
-    def take(self, draws: Int[np.ndarray, "sample row"]) -> Self:
+    def take(self, draws: Int[np.ndarray, "sample row"]) -> "HistogramComponents":
         """Return one histogram for each sample and row: that of the draw with the given number."""
         return replace(self, log_weight=np.take_along_axis(self.log_weight, draws[None], axis=1))
 

@@ -6,7 +6,6 @@ A family derives from `AbstractPositive` and says the log density and the distri
 import math
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Self
 
 import numpy as np
 from jaxtyping import Int
@@ -100,7 +99,7 @@ class AbstractPositive(AbstractNumberLikelihood):
                 "smaller than 1e-38 standard deviations."
             )
 
-    def fitted(self, y: Encoded) -> Self:
+    def fitted(self, y: Encoded) -> "AbstractPositive":
         """Return this likelihood with center, spread, reach and floor of the response, kept to two digits."""
         if self.center is not None:
             return self
