@@ -24,6 +24,7 @@ _PUBLIC = {
     "RunMismatchError": "_errors",
     "StorageError": "_errors",
     "UntrustedFileError": "_errors",
+    "compare": "estimators.comparing",
     "fit": "fitting",
     "forecast_fit": "fitting.forecast",
     "load": "estimators.loading",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from mile._progress import Bars
     from mile.data import Dataset
     from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
+    from mile.estimators.comparing import compare
     from mile.estimators.loading import load, resume
     from mile.execution import DaskBackend, Devices, InProcess
     from mile.export.netcdf import NetCdf

@@ -30,7 +30,7 @@ RANKS = [
     ["sampling"],
     ["predict"],
     ["fitting"],
-    ["diagnose", "plot", "explain", "report", "export"],
+    ["diagnose", "plot", "explain", "comparison", "report", "export"],
     ["estimators"],
     ["datasets", "cli"],
 ]

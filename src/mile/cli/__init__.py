@@ -193,6 +193,28 @@ def evaluate(
 @app.command()
 @guarded
 @reads_data
+def compare(
+    models: Annotated[list[Path], typer.Argument(help="Two or more run directories or model files.")],
+    data: Annotated[
+        DataFile | None,
+        typer.Option(
+            parser=DataFile, metavar="DATA", help="Rows to compare by; default: the out-of-fold rows of the fits."
+        ),
+    ] = None,
+    target: OptionalTarget = None,
+    out: Annotated[Path | None, typer.Option(help="Page to write, such as comparison.html.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare fitted models on the same rows: paired differences with standard errors, time and cost."""
+    from mile.cli import _compare
+
+    _compare.compare(Console(quiet=quiet, as_json=as_json), models, data, target, out)
+
+
+@app.command()
+@guarded
+@reads_data
 def report(
     model: Model,
     data: Annotated[

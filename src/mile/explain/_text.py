@@ -1,12 +1,11 @@
 """Explanations for people: a table as text, and as HTML with pictures."""
 
-import io
 from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
 
-from mile._printable import one_line
+from mile._printable import aligned, html_table, one_line
 from mile.explain import figures
 from mile.explain.effects import Effect
 from mile.explain.importance import Importance
@@ -26,28 +25,6 @@ def as_html(heading: str, importance: Mapping[str, np.ndarray], drawn: Importanc
     pictures = [figures.svg(lambda ax: figures.importance(drawn, ax=ax))]
     pictures += [figures.svg(lambda ax, curve=curve: figures.effect(curve, ax=ax)) for curve in curves]
     return f"<p>{escape(heading)}</p>{html_table(header, lines)}<div>{''.join(pictures)}</div>"
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines whose cells stand below each other: the first to the left, the others to the right."""
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table as HTML."""
-    out = io.StringIO()
-    out.write("<table><thead><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in header) + "</tr></thead><tbody>")
-    for line in lines:
-        out.write("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>")
-    out.write("</tbody></table>")
-    return out.getvalue()
 
 
 def _importance_cells(found: Mapping[str, np.ndarray]) -> tuple[list[str], list[list[str]]]:

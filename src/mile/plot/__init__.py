@@ -7,12 +7,14 @@ from mile.plot._chains import accumulation, energy, step_size, trace
 from mile.plot._classes import confidence, reliability
 from mile.plot._diagnosis import ess, rhat, variances, virial
 from mile.plot._images import surprises
+from mile.plot._models import differences
 from mile.plot._numbers import coverage, intervals, pit, uncertainty
 
 __all__ = [
     "accumulation",
     "confidence",
     "coverage",
+    "differences",
     "energy",
     "ess",
     "intervals",

@@ -6,8 +6,7 @@ sets, so that they follow the reader's light or dark theme.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float
@@ -21,9 +20,7 @@ from mile.fitting.result import Fit
 from mile.report import _cautions, _figures, _words
 from mile.report._rows import ObservedRows, choose_rows
 from mile.report._scores import Assessment, assess, headline, out_of_fold_table, worst_rows
-
-if TYPE_CHECKING:
-    import jinja2
+from mile.report._templates import template
 
 __all__ = ["render"]
 
@@ -92,7 +89,7 @@ def render(
     target = None if target is None else one_line(target)
     used = choose_rows(fit, x, y, numbers)
     diagnosis, assessment = _judge(fit, used, diagnosis)
-    page = _template().render(
+    page = template("page.html.j2").render(
         title=title,
         summary=_words.summary(fit, target, names, seconds),
         notes=list(notes),
@@ -135,13 +132,3 @@ def _about_rows(
         "rows": f"Scores and figures are of {_words.describe_rows(used, rows)}",
         "rows_note": _words.about_scores(fit, used, assessment),
     }
-
-
-@cache
-def _template() -> "jinja2.Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("mile.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("page.html.j2")
