@@ -39,7 +39,7 @@ _CHECKED_VALUES = 1 << 20  # weights that are checked at once
 _LARGEST_WEIGHT = 1e18  # beyond it products of two are near the end of float32; no prior is that wide
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit:
     """A fitted ensemble: everything that prediction and diagnosis need, and nothing of the data.
 
@@ -95,6 +95,20 @@ class Fit:
     def for_encoded(self) -> "Fit":
         """The same fit for rows of features that are encoded already, such as validation rows of a run."""
         return replace(self, encoder=Standardizer.identity(self.network.n_inputs))
+
+    def __repr__(self) -> str:
+        good, n_draws = int(self.ok.sum()), self.chains.logdensity.shape[1]
+        lines = [
+            f"Fit by {self.sampler.name}: {good} of {len(self.status)} chains, {good * n_draws:,} draws",
+            f"network     {self.network.dimension:,} weights, {self.network.n_inputs} inputs",
+            f"likelihood  {self.likelihood}",
+            f"prior       {self.prior}",
+            f"seed        {self.seed}",
+        ]
+        failed = [f"{chain} ({code.name.lower()})" for chain, code in enumerate(self.status) if code != Status.OK]
+        lines += [f"failed      {', '.join(failed)}"] if failed else []
+        scores = [] if self.out_of_fold is None else repr(self.out_of_fold).splitlines()
+        return "\n".join([*lines, *scores])
 
     def predictive(
         self, x: Float[np.ndarray, "row feature"], memory: int = DEFAULT_MEMORY, *, chains: Sequence[int] | None = None

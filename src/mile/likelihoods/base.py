@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from mile import metrics
 from mile._types import Outputs, Response
+from mile.likelihoods._shown import as_html, as_text
 from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
@@ -110,6 +111,10 @@ class Mixture(Protocol):
         """How much each draw counts; averages over draws are its methods."""
         ...
 
+    def head(self, n: int) -> "Mixture":
+        """Return the same draws with the first rows to predict."""
+        ...
+
     def over_blocks(self, function: Callable[..., Result], *row_arrays: np.ndarray) -> Result:
         """Apply `function(outputs, *rows)` to each block and put its results, row by row, together."""
         ...
@@ -155,6 +160,10 @@ class AbstractPredictive(ABC):
     figure_names: ClassVar[tuple[str, ...]]
     caution_names: ClassVar[tuple[str, ...]]
     log_prob_label: ClassVar[str]  # what tables call the log density of an observed value
+    # What `AbstractLikelihood.predictive` was given.
+    _mixture: Mixture
+    _likelihood: "AbstractLikelihood"
+    _response: AbstractResponse
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -211,6 +220,25 @@ class AbstractPredictive(ABC):
     def scores(self, y: np.ndarray) -> dict[str, float]:
         """Return all scores that suit this distribution, by name."""
         return metrics.scores(self, y)
+
+    @property
+    def n_draws(self) -> int:
+        """Components of the mixture."""
+        return self._mixture.n_draws
+
+    def head(self, n: int = 5) -> "AbstractPredictive":
+        """Return the distributions of the first rows."""
+        return self._likelihood.predictive(self._mixture.head(n), self._response)
+
+    def strips(self) -> Float[np.ndarray, "row level"] | None:
+        """Return quantiles to draw each row by, at `STRIP_LEVELS`; None where there is nothing to draw."""
+        return None
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def row_scores(self, y: np.ndarray, thinned: "AbstractPredictive | None" = None) -> dict[str, PerRow]:
         """Return scores of single rows, by name; `thinned` is the same by fewer draws, for scores that take long."""

@@ -195,6 +195,8 @@ class ClassPredictive(AbstractPredictive):
     figure_names = ("reliability", "confidence", "uncertainty", "surprises")
     caution_names = ("confidence",)
     log_prob_label = "log probability of the observed"
+    _likelihood: Categorical
+    _response: LabeledResponse
 
     def __init__(self, mixture: Mixture, likelihood: Categorical, response: LabeledResponse) -> None:
         self._mixture, self._weights = mixture, mixture.weights

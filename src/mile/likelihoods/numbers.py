@@ -15,6 +15,7 @@ from mile.features.numbers import Standardizer
 from mile.likelihoods._quantiles import mixture_quantile
 from mile.likelihoods._resolution import few_values
 from mile.likelihoods._rounding import refuse_extreme, refuse_rounded
+from mile.likelihoods._shown import STRIP_LEVELS
 from mile.likelihoods.base import (
     AbstractLikelihood,
     AbstractPredictive,
@@ -152,6 +153,7 @@ class Predictive(AbstractPredictive):
     figure_names = ("intervals", "coverage", "pit", "uncertainty")
     caution_names = ("coverage", "spread")
     log_prob_label = "log density"
+    _likelihood: AbstractNumberLikelihood
 
     def __init__(self, mixture: Mixture, likelihood: AbstractNumberLikelihood, response: AbstractResponse) -> None:
         self._mixture, self._weights = mixture, mixture.weights
@@ -315,6 +317,10 @@ class Predictive(AbstractPredictive):
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
         return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
+
+    def strips(self) -> Float[np.ndarray, "row level"]:
+        """Return quantiles to draw each row by."""
+        return self.quantile(STRIP_LEVELS)
 
     def possible(self, ends: np.ndarray) -> np.ndarray:
         """Return ends of intervals (row, 2) that were found otherwise, moved to values that y can have."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TypeVar
@@ -66,6 +66,10 @@ class DrawMixture:
     def n_draws(self) -> int:
         """Components of the mixture."""
         return len(self.draws)
+
+    def head(self, n: int) -> "DrawMixture":
+        """Return the same draws with the first rows to predict."""
+        return replace(self, x=self.x[:n])
 
     @property
     def row_bytes(self) -> int:
