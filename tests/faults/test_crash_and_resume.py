@@ -170,13 +170,23 @@ class TestSignal:
         mile.resume(tmp_path)
         runs.assert_same_files(tmp_path, expected)
 
-    @pytest.mark.parametrize("stage", ["ensemble", "phase I", "phase III"])
-    def test_before_there_are_draws_leaves_a_run_that_says_so(self, tmp_path, expected, stage):
-        with runs.interrupted(stage), pytest.raises(mile.Interrupted, match=r"mile\.resume\(") as caught:
+    def test_before_the_ensemble_is_trained_leaves_a_run_that_says_so(self, tmp_path, expected):
+        with runs.interrupted("ensemble"), pytest.raises(mile.Interrupted, match=r"mile\.resume\(") as caught:
             runs.begin(tmp_path)
         assert isinstance(caught.value, KeyboardInterrupt)
         with pytest.raises(ValueError, match="has no draws yet"):
             mile.load(tmp_path)
+        mile.resume(tmp_path)
+        runs.assert_same_files(tmp_path, expected)
+
+    @pytest.mark.parametrize("stage", ["phase I", "phase III"])
+    def test_before_there_are_draws_leaves_the_ensemble_to_predict_with(self, tmp_path, finished, expected, stage):
+        with runs.interrupted(stage), pytest.raises(mile.Interrupted):
+            runs.begin(tmp_path)
+        with pytest.warns(mile.FitWarning, match=f"no draws yet .it is in {stage}.*deep ensemble of 3"):
+            partial = mile.load(tmp_path)
+        x = small_dataset().x_valid
+        np.testing.assert_array_equal(partial.predictive(x).mean, mile.load(finished).ensemble_predictive(x).mean)
         mile.resume(tmp_path)
         runs.assert_same_files(tmp_path, expected)
 

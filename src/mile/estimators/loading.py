@@ -16,10 +16,11 @@ from mile._types import Json
 from mile.configuration import is_custom
 from mile.data.dataset import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
+from mile.estimators._under_way import ensemble_of
 from mile.execution import Backend
 from mile.fitting.result import Fit, Parts, assemble, build_parts, by_phase, read_fit
 from mile.fitting.running import fit
-from mile.fitting.tensors import read_encodings, read_fixed
+from mile.fitting.tensors import Arrays, read_encodings, read_fixed
 from mile.fitting.weighing import STACKING
 from mile.samplers import with_plan
 from mile.sampling.chains import count_gradients
@@ -55,7 +56,7 @@ Model = Fit | MileRegressor | MileClassifier
 
 # Any: which `Model` it is, only the file says, and callers use the methods of the one that they saved.
 def load(path: str | Path, *, network: object = None) -> Any:
-    """Return a saved model, or what a run has so far.
+    """Return a saved model, or what a run has so far: its draws, or before these the deep ensemble, with a warning.
 
     Nothing in the file is executed, and nothing is imported by a name that it holds. Draws that take much memory stay
     on disk and are read as predictions need them.
@@ -79,7 +80,7 @@ def load(path: str | Path, *, network: object = None) -> Any:
     UntrustedFileError
         If it is not a file of ours.
     ValueError
-        If a run has no draws yet, or `network` is missing or not the one of the file.
+        If a run has neither draws nor a trained ensemble yet, or `network` is missing or not the one of the file.
 
     Examples
     --------
@@ -259,18 +260,14 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
         parts = parts._replace(sampler=with_plan(parts.sampler, manifest.plan))
     layout = manifest.layout
     if layout is None:
-        raise ValueError(
-            f"The run in {folder} has no draws yet: its ensemble is being trained. {_RESUME.format(folder)}"
-        )
+        n_chains = Count(1).read(manifest.configuration.get("n_chains"), folder, ("configuration", "n_chains"))
+        members = [_record_of(folder, manifest, chain, "member") for chain in range(n_chains)]
+        return _without_draws(folder, "the ensemble", manifest, parts, kept_arrays, members)
     n_chains = _count_chains(manifest, layout)
     require(layout.dimension == parts.network.dimension, "the draws are not of this network.")
 
-    def record_of_chain(chain: int, *kinds: str) -> Record | None:
-        names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
-        return next((read_record(folder, name) for name in names if name is not None), None)
-
-    members = {chain: record_of_chain(chain, "member") for chain in layout.chain_ids}
-    records = {chain: record_of_chain(chain, "final", "state") for chain in layout.chain_ids}
+    members = {chain: _record_of(folder, manifest, chain, "member") for chain in layout.chain_ids}
+    records = {chain: _record_of(folder, manifest, chain, "final", "state") for chain in layout.chain_ids}
     _check_records(parts, layout, members.values(), records.values())
     codes = {chain: _status(members[chain], records[chain]) for chain in layout.chain_ids}
     failed = [chain for chain in range(n_chains) if codes[chain] != Status.OK]
@@ -285,7 +282,9 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     trained = [record for chain in chosen if (record := members[chain]) is not None]
     if len(kept) < n_chains or len(trained) < n_chains or not min(record.n_draws for record in kept):
         stage = kept[0].stage if kept else "the ensemble"
-        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_RESUME.format(folder)}")
+        return _without_draws(
+            folder, stage, manifest, parts, kept_arrays, [members[chain] for chain in range(n_chains)]
+        )
     if all(codes[chain] != Status.OK for chain in chosen):
         raise ValueError(f"All chains of the run in {folder} failed: there is nothing to predict with.")
     arrays = dict(kept_arrays)
@@ -308,6 +307,22 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     if manifest.weights is not None:
         arrays[schema.CANDIDATE_WEIGHTS] = np.array(manifest.weights)
     return assemble(parts, arrays, manifest.seed)
+
+
+def _record_of(folder: Path, manifest: Manifest, chain: int, *kinds: str) -> Record | None:
+    """Return the first of these kinds of records that a chain has."""
+    names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
+    return next((read_record(folder, name) for name in names if name is not None), None)
+
+
+def _without_draws(
+    folder: Path, stage: str, manifest: Manifest, parts: Parts, kept: Arrays, members: list[Record | None]
+) -> Fit:
+    """Return the deep ensemble of a run that has no draws yet, or say what is missing."""
+    found = ensemble_of(folder, stage, parts, kept, members, manifest.seed)
+    if found is None:
+        raise ValueError(f"The run in {folder} has no draws yet: it is in {stage}. {_RESUME.format(folder)}")
+    return found
 
 
 def _check_records(
