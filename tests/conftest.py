@@ -15,6 +15,8 @@ _MOST_REGIONS = 20_000
 _QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 if jax.__version_info__ < (0, 11):  # newer ones end the process at a flag that they do not know
     _QUICK_COMPILATION += " --xla_cpu_use_fusion_emitters=false"
+# Python would look through millions of objects of JAX for cycles every few tests.
+_GARBAGE = (50_000, 20, 100)  # allocations before the youngest are looked through; for the two older generations
 _FOLDER = "MILE_TESTS_FOLDER"  # variable that hands the folder of compiled programs to the processes of xdist
 _COSTS = pytest.StashKey[dict[str, float]]()  # of each test, in seconds
 _OF_WORKERS = pytest.StashKey[list[float]]()  # processor time of each process of xdist
@@ -65,23 +67,21 @@ def pytest_configure(config):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_QUICK_COMPILATION}".strip()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the processes that tests start compiles all modules
     config.stash[_COSTS], config.stash[_OF_WORKERS] = {}, []
-    # New folders for each run, so that no run sees another's programs. Each process of xdist has its own: JAX's cache
-    # is safe for several writers only at the price of a lock. Processes that tests start share one.
+    gc.set_threshold(*_GARBAGE)
+    # A new folder for each run, so that no run sees another's programs. Processes that tests start share it; those that
+    # run tests keep their programs in memory, where most are asked for once: files would cost more than they save.
     if _FOLDER not in os.environ:
         temporary = tempfile.TemporaryDirectory(prefix="mile-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(temporary.cleanup)
         config.add_cleanup(lambda: os.environ.pop(_FOLDER))
         os.environ[_FOLDER] = temporary.name
     os.environ["XDG_CACHE_HOME"] = os.path.join(os.environ[_FOLDER], "children")
-    own = os.path.join(os.environ[_FOLDER], os.environ.get("PYTEST_XDIST_WORKER", "tests"))
-    jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", own))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    jax.config.update("jax_enable_compilation_cache", False)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_programs():
-    """Forget compiled programs between files when there are very many; the cache on disk still has the slow ones."""
+    """Forget compiled programs between files when there are very many."""
     yield
     regions = Path("/proc/self/maps")
     if regions.exists() and regions.read_bytes().count(b"\n") > _MOST_REGIONS:

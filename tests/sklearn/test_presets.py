@@ -5,37 +5,56 @@ import numpy as np
 import pytest
 
 from mile import MileClassifier, MileRegressor, MileTextClassifier, _registry
+from mile.estimators import _base
 from mile.estimators._presets import table_defaults
+from mile.fitting.running import run_job
 from mile.samplers import Mile, Nuts, configure, preset_names
 from mile.samplers.mile import Linear
 
 SMALL = {"warmup_steps": 20, "sampling_steps": 4, "n_chains": 1, "max_epochs": 1, "random_state": 0}
 
 
-def fitted(n_rows, kind=MileRegressor, **options):
-    x = np.random.default_rng(0).standard_normal((n_rows, 2))
-    return kind(**SMALL, **options).fit(x, (x[:, 0] > 0).astype(int) if kind is MileClassifier else x[:, 0]).fit_
+@pytest.fixture
+def planned(monkeypatch):
+    """A function that says what an estimator would fit, and does not fit it."""
+    monkeypatch.setattr(_base, "run_job", lambda job, *_, **__: job)
+
+    def plan(n_rows, kind=MileRegressor, **options):
+        x = np.random.default_rng(0).standard_normal((n_rows, 2))
+        return kind(**SMALL, **options).fit(x, (x[:, 0] > 0).astype(int) if kind is MileClassifier else x[:, 0]).fit_
+
+    return plan
+
+
+def test_a_fit_is_made_of_what_is_planned(planned):
+    options = {"hidden_layer_sizes": (3,), "activation": "tanh", "sampler": "deep_ensemble"}
+    x = np.random.default_rng(0).standard_normal((60, 2))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(_base, "run_job", run_job)
+        found = MileRegressor(**SMALL, **options).fit(x, x[:, 0]).fit_
+    expected = planned(60, **options)
+    assert (found.network, found.sampler, found.prior) == (expected.network, expected.sampler, expected.prior)
 
 
 class TestTheNetworkOfATable:
     @pytest.mark.parametrize(("n_rows", "hidden"), [(999, (16, 16)), (1_000, (16, 16, 16))])
-    def test_is_deeper_where_there_are_many_rows(self, n_rows, hidden):
-        network = fitted(n_rows).network
+    def test_is_deeper_where_there_are_many_rows(self, planned, n_rows, hidden):
+        network = planned(n_rows).network
         assert (network.hidden, network.activation) == (hidden, "gelu")
 
     def test_is_wider_where_there_are_more(self):
         assert table_defaults("default", 4_999).hidden == (16, 16, 16)
         assert table_defaults("default", 5_000).hidden == (32, 32, 32)
 
-    def test_is_that_of_the_paper_where_that_is_asked_for(self):
-        network = fitted(1_000, preset="paper").network
+    def test_is_that_of_the_paper_where_that_is_asked_for(self, planned):
+        network = planned(1_000, preset="paper").network
         assert (network.hidden, network.activation) == ((16, 16), "relu")
 
     def test_of_quick_stays_small(self):
         assert table_defaults("quick", 5_000) == table_defaults("default", 1_000)._replace(steps={})
 
-    def test_has_the_layers_and_activation_that_are_given(self):
-        network = fitted(60, MileClassifier, hidden_layer_sizes=(3,), activation="tanh").network
+    def test_has_the_layers_and_activation_that_are_given(self, planned):
+        network = planned(60, MileClassifier, hidden_layer_sizes=(3,), activation="tanh").network
         assert (network.hidden, network.activation) == ((3,), "tanh")
 
 
@@ -61,10 +80,10 @@ class TestDefault:
         own_sampler = Mile(warmup_steps=100, sampling_steps=10, n_draws=10)
         assert MileRegressor(sampler=own_sampler)._sampler(1_000) == own_sampler
 
-    def test_of_another_network_is_the_papers(self):
+    def test_of_another_network_is_the_papers(self, planned):
         network = (lambda key: {"w": jnp.zeros((2, 2))}, lambda arrays, x: x @ arrays["w"])
-        assert fitted(60, network=network).sampler.schedule == Mile().schedule
-        assert fitted(60).sampler.schedule != Mile().schedule
+        assert planned(60, network=network).sampler.schedule == Mile().schedule
+        assert planned(60).sampler.schedule != Mile().schedule
 
     def test_of_other_samplers_is_that_of_their_papers(self):
         assert configure("nuts", "default") == Nuts()
