@@ -57,33 +57,43 @@ def check_samples_have_the_moments(components, n_samples=20_000, seed=0):
 def check_compiled_density(likelihood, outputs, y, rtol=1e-9):
     """The log density in JAX is that of the distributions that predict."""
     with jax.enable_x64(True):
-        found = np.stack([np.asarray(likelihood.log_prob(one, y)) for one in outputs.astype(np.float64)])
+        found = jax.jit(jax.vmap(lambda one: likelihood.log_prob(one, y)))(outputs.astype(np.float64))
     np.testing.assert_allclose(found, likelihood.components(outputs).log_prob(y), rtol=rtol, atol=rtol)
 
 
 def check_gradients(likelihood, outputs, y, rtol=1e-6, step=1e-5):
     """Derivatives with respect to outputs agree with central differences in float64, and exist in float32."""
-    for one in outputs:
-        with jax.enable_x64(True):
-            gradient = np.asarray(jax.grad(lambda z: likelihood.log_prob(z, y).sum())(one))
-            for output in range(len(one)):
-                shift = np.zeros_like(one)
-                shift[output] = step
-                above, below = (np.asarray(likelihood.log_prob(one + sign * shift, y)) for sign in (1.0, -1.0))
-                expected = (above - below) / (2.0 * step)
-                np.testing.assert_allclose(gradient[output], expected, rtol=rtol, atol=rtol)
-        single = jax.grad(lambda z: likelihood.log_prob(z, y.astype(np.float32)).sum())(one.astype(np.float32))
-        assert np.isfinite(np.asarray(single)).all()
+    shifts = step * np.eye(likelihood.n_outputs)[:, None, :, None]
+    with jax.enable_x64(True):
+        density = jax.jit(jax.vmap(jax.vmap(lambda one: likelihood.log_prob(one, y))))
+        gradient = jax.jit(jax.vmap(jax.grad(lambda one: likelihood.log_prob(one, y).sum())))(outputs)
+        above, below = (np.asarray(density(outputs + sign * shifts)) for sign in (1.0, -1.0))
+    expected = np.moveaxis(above - below, 0, 1) / (2.0 * step)
+    np.testing.assert_allclose(gradient, expected, rtol=rtol, atol=rtol)
+    _, slope = single_precision(likelihood, y)(outputs.astype(np.float32))
+    assert np.isfinite(slope).all()
+
+
+def single_precision(likelihood, y):
+    """A compiled function that gives the log density and its derivatives of each of some outputs in float32."""
+    y = np.asarray(y, np.float32)
+
+    def density(one):
+        values = likelihood.log_prob(one, y)
+        return values.sum(), values
+
+    def both(one):
+        (_, values), slope = jax.value_and_grad(density, has_aux=True)(one)
+        return values, slope
+
+    return jax.jit(jax.vmap(both))
 
 
 def check_finite_far_out(likelihood, y, reach=1e3):
     """Outputs of a network that has gone astray give finite log densities and derivatives in float32."""
-    y = np.asarray(y, np.float32)
-    for size in (-reach, -50.0, 50.0, reach):
-        for output in range(likelihood.n_outputs):
-            outputs = np.zeros((likelihood.n_outputs, len(y)), np.float32)
-            outputs[output] = size
-            value = np.asarray(likelihood.log_prob(outputs, y))
-            slope = np.asarray(jax.grad(lambda z: likelihood.log_prob(z, y).sum())(outputs))
-            assert np.isfinite(value).all(), (output, size)
-            assert np.isfinite(slope).all(), (output, size)
+    sizes = np.array([-reach, -50.0, 50.0, reach], np.float32)
+    far = sizes[:, None, None, None] * np.eye(likelihood.n_outputs, dtype=np.float32)[:, :, None]
+    outputs = np.broadcast_to(far, (*far.shape[:3], len(y))).reshape(-1, likelihood.n_outputs, len(y))
+    values, slopes = single_precision(likelihood, y)(outputs)
+    assert np.isfinite(values).all(), outputs[~np.isfinite(values).all(axis=1), :, 0]
+    assert np.isfinite(slopes).all(), outputs[~np.isfinite(slopes).all(axis=(1, 2)), :, 0]
