@@ -102,11 +102,12 @@ def test_a_run_goes_on_and_is_read_with_the_code_given_again(library, task, fitt
         model.fit(x, y)
     with pytest.raises(ValueError, match=r"your own code .*arrays, \d+ weights\).*network="):
         mile.resume(folder)
-    resumed = mile.resume(folder, network=network_for(library, task))
+    network = network_for(library, task)  # one for all that follows, which share its programs
+    resumed = mile.resume(folder, network=network)
     expected = predictions(fitted(library, task), x)
     assert_same_bits(predictions(resumed, x), expected)
-    assert_same_bits(predictions(mile.load(folder, network=network_for(library, task)), x), expected)
-    finished = clone(model).set_params(network=network_for(library, task)).fit(x, y)
+    assert_same_bits(predictions(mile.load(folder, network=network), x), expected)
+    finished = clone(model).set_params(network=network).fit(x, y)
     assert_same_bits(predictions(finished, x), expected)
 
 
