@@ -296,6 +296,7 @@ class TestAxes:
             (plot.accumulation, fit, TEST_X, TEST_Y),
             *((getattr(plot, name), fit) for name in ("trace", "energy", "step_size")),
             *((getattr(plot, name), diagnosis) for name in ("ess", "rhat", "variances", "virial")),
+            (plot.differences, {"first": (0.0, 0.0), "second": (-0.1, 0.02)}),
         ]
         assert {function.__name__ for function, *_ in calls} | {"reliability", "confidence", "surprises"} == set(
             plot.__all__
