@@ -112,13 +112,15 @@ clean: ## remove .venv and everything that builds and tests leave behind
 # -- the virtual environment -------------------------------------------------------------------------
 # A stamp is written only when its step has succeeded, so an interrupted one is simply done again.
 
+# A shim of pyenv refuses a version that is installed but not selected; pyenv says where that one is.
 $(CREATED):
-	@command -v $(PYTHON) >/dev/null 2>&1 \
-		|| { echo "There is no '$(PYTHON)' here. MILE needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python ..." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-		|| { echo "MILE needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "Setting up $(VENV) (about 2 minutes, once)"
-	@$(PYTHON) -m venv $(VENV)
+	@python=$(PYTHON); $$python -c '' 2>/dev/null || python=$$(pyenv prefix $(PYTHON:python%=%) 2>/dev/null)/bin/python; \
+	$$python -c '' 2>/dev/null \
+		|| { echo "There is no '$(PYTHON)' here. MILE needs Python 3.11, 3.12 or 3.13: make PYTHON=/path/to/python ..." >&2; exit 1; }; \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "MILE needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is $$($$python --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }; \
+	echo "Setting up $(VENV) (about 2 minutes, once)"; \
+	$$python -m venv $(VENV)
 	@touch $@
 
 # The build backend, and JAX for its headers, are installed beside the package: with them in place a later
