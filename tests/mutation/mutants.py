@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant("samplers/_step_size.py", "trusted = jnp.where(finite, trusted, 0.0)", "pass", _STEP_SIZE),
     Mutant("samplers/_step_size.py", "_SHRINK = 0.8", "_SHRINK = 1.0", _STEP_SIZE),
     Mutant("samplers/_step_size.py", "** (-1.0 / 6.0)", "** (-1.0 / 4.0)", _STEP_SIZE),
-    Mutant("samplers/_step_size.py", "step / total_steps", "step / phase_one_steps", _STEP_SIZE),
+    Mutant("samplers/_step_size.py", "minimum(step / total_steps", "minimum(step / phase_one_steps", _STEP_SIZE),
     # The decoherence length
     Mutant("samplers/_decoherence.py", "max(math.sqrt(dimension), 15.0)", "math.sqrt(dimension)", _LENGTH),
     Mutant("samplers/_decoherence.py", "difference * (position - mean)", "difference * difference", _LENGTH),
