@@ -17,6 +17,7 @@ from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
 from mile.estimators.loading import Model, load, read_validation
+from mile.explain import Explanation, column_table, explain_briefly
 from mile.export import export_fit
 from mile.fitting.conformal import conformal_interval
 from mile.fitting.result import Fit
@@ -73,9 +74,10 @@ def report(console: Console, model: Path, data: DataFile | None, target: str | N
     """Write the page about a model."""
     loaded, began = load_model(model), time.perf_counter()
     is_run, notes = model.is_dir(), []
-    fit, numbers = fitted(loaded), None
+    fit, numbers, explanation = fitted(loaded), None, None
     if data is not None:
         x, y = read_rows(loaded, data, target)
+        explanation = _explained(loaded, data, target, x, y)
         fit, rows = fit.for_encoded, f"{len(y):,} rows of {data.name}"
     else:
         x, y, numbers = (read_validation(model, fit) if is_run else None) or (None, None, None)
@@ -85,7 +87,17 @@ def report(console: Console, model: Path, data: DataFile | None, target: str | N
     page = out or (inside(model, "report.html") if is_run else model.with_suffix(".html"))
     seconds = _seconds(model, notes)
     write_report(
-        loaded, page, x, y, fit=fit, title=model.name, rows=rows, numbers=numbers, seconds=seconds, notes=notes
+        loaded,
+        page,
+        x,
+        y,
+        fit=fit,
+        title=model.name,
+        rows=rows,
+        numbers=numbers,
+        seconds=seconds,
+        notes=notes,
+        explanation=explanation,
     )
     console.say(f"Report  {page}")
     console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})
@@ -219,6 +231,7 @@ def write_report(
     numbers: np.ndarray | None = None,
     seconds: float | None = None,
     notes: Sequence[str] = (),
+    explanation: Explanation | None = None,
 ) -> None:
     """Render the page and write it; `fit` is given where x is encoded already."""
     encoder, n_inputs = fitted(model).encoder, fitted(model).network.n_inputs
@@ -234,8 +247,18 @@ def write_report(
         notes=notes,
         numbers=numbers,
         columns=encoder.describe(),
+        explanation=explanation,
     )
     write_page(page, text)
+
+
+def _explained(model: Model, data: DataFile, target: str | None, x: np.ndarray, y: np.ndarray) -> Explanation | None:
+    """Say which columns of a table matter; None for images and texts."""
+    fit, name = fitted(model), target or target_name(model)
+    if name is None or fit.network.describe_rows() is not None or fit.encoder.origins(x.shape[1]) is None:
+        return None
+    features = features_for(model, drop_unknown(data.table, name), name)
+    return explain_briefly(fit, column_table(fit.encoder, x, features, feature_names(model)), y)
 
 
 def _seconds(model: Path, notes: list[str]) -> float | None:

@@ -13,7 +13,7 @@ from mile.estimators._arguments import AbstractArguments
 from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
 from mile.estimators._task import check_weights, encode_rows
-from mile.explain import Explanation, column_table, explain
+from mile.explain import ColumnTable, Explanation, column_table, explain, explain_briefly
 from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
@@ -111,9 +111,15 @@ class AbstractFittedModel(AbstractArguments):
         self.fit_.save(path, extra=self._origin(self.seed_))
 
     def report(
-        self, path: str | Path, X: InputLike | None = None, y: ResponseLike | None = None, *, title: str | None = None
+        self,
+        path: str | Path,
+        X: InputLike | None = None,
+        y: ResponseLike | None = None,
+        *,
+        title: str | None = None,
+        explain: bool = True,
     ) -> None:
-        """Write one HTML page about this model: scores, calibration, diagnostics of the chains, advice.
+        """Write one HTML page about this model: scores, calibration, what matters, advice, diagnostics of the chains.
 
         Parameters
         ----------
@@ -123,6 +129,8 @@ class AbstractFittedModel(AbstractArguments):
             Test rows. Without them the page has the diagnostics of the chains only.
         title
             Heading of the page.
+        explain
+            Whether to say which columns of X matter, and how, which takes some seconds; only of tables.
 
         Raises
         ------
@@ -146,6 +154,9 @@ class AbstractFittedModel(AbstractArguments):
             raise ValueError("X and y must be given together, or neither.")
         names = getattr(self, "feature_names_in_", None)
         encoder, n_inputs = self.fit_.encoder, self.fit_.network.n_inputs
+        explanation = None
+        if X is not None and explain and encoder.origins(n_inputs) is not None:
+            explanation = explain_briefly(self.fit_, self._column_table(X, "feature "), np.asarray(y))
         page = render(
             self.fit_.for_encoded,
             None if X is None else self._encoded(X),
@@ -156,8 +167,15 @@ class AbstractFittedModel(AbstractArguments):
             target=getattr(self, "target_name_", None),
             seconds=getattr(self, "fit_seconds_", None),
             columns=self.columns_,
+            explanation=explanation,
         )
         write_page(Path(path), page)
+
+    def _column_table(self, X: InputLike, unnamed: str = "x") -> ColumnTable:
+        features, names = self._features(X), getattr(self, "feature_names_in_", None)
+        if names is None and isinstance(features, np.ndarray):
+            names = [f"{unnamed}{place}" for place in range(features.shape[1])]
+        return column_table(self.fit_.encoder, encode_rows(self.fit_.encoder, features), features, names)
 
     def explain(
         self,
@@ -208,12 +226,9 @@ class AbstractFittedModel(AbstractArguments):
         (20,)
         """
         check_is_fitted(self)
-        features = self._features(X)
-        names = getattr(self, "feature_names_in_", None)
-        table = column_table(self.fit_.encoder, encode_rows(self.fit_.encoder, features), features, names)
         return explain(
             self.fit_,
-            table,
+            self._column_table(X),
             None if y is None else np.asarray(y),
             label=label,
             columns=columns,

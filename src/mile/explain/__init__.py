@@ -2,7 +2,7 @@
 
 from mile.explain._columns import Column, ColumnTable, column_table, encoded_table
 from mile.explain.effects import Band, Effect
-from mile.explain.explanation import Explanation, explain
+from mile.explain.explanation import Explanation, explain, explain_briefly
 from mile.explain.importance import Importance
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "column_table",
     "encoded_table",
     "explain",
+    "explain_briefly",
 ]

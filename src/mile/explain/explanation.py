@@ -1,7 +1,7 @@
 """What a fit has learned: which columns matter, and what it believes about them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 N_DRAWS = 300
 _MOST_ROWS = 1_000
 _REPEATS = 5
+_FEW_ROWS, _FEW_DRAWS, _FEW_REPEATS = 500, 200, 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -169,6 +170,18 @@ def explain(
         table=rows.table,
         model=model,
     )
+
+
+def explain_briefly(fit: Fit, table: ColumnTable, y: np.ndarray, n_effects: int = 5) -> Explanation:
+    """Explain a fit by fewer rows and draws, with the effects of the columns that matter most; for a page.
+
+    Where fewer than two matter beyond chance, the first two have their effects all the same.
+    """
+    found = explain(fit, table, y, n_rows=_FEW_ROWS, n_draws=_FEW_DRAWS, n_repeats=_FEW_REPEATS, columns=())
+    rng, order = np.random.default_rng(0), found.importance.order
+    foremost = [found.columns[place] for place in order[: min(max(2, len(found.important)), n_effects)]]
+    curves = {name: effect(found.model, found.table, found.table.place(name), found.quantity, rng) for name in foremost}
+    return replace(found, effects=curves)
 
 
 def followed_label(fit: Fit, table: ColumnTable, label: object) -> object:

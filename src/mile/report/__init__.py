@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 from mile._printable import one_line, without_commands
 from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
+from mile.explain.explanation import Explanation
 from mile.features.base import ColumnReport
 from mile.fitting.result import Fit
-from mile.report import _cautions, _figures, _words
+from mile.report import _cautions, _figures, _matters, _words
 from mile.report._rows import ObservedRows, choose_rows
-from mile.report._scores import Assessment, assess, headline, out_of_fold_table, worst_rows
+from mile.report._scores import Assessment, assess, headline, out_of_fold_table, parts_alone, worst_rows
 from mile.report._templates import template
 
 __all__ = ["render"]
@@ -39,8 +40,12 @@ def render(
     numbers: np.ndarray | None = None,
     diagnosis: Diagnosis | None = None,
     columns: Sequence[ColumnReport] | None = None,
+    explanation: Explanation | None = None,
 ) -> str:
     """Return the whole page as text.
+
+    What decides comes first: scores, calibration, which columns matter, rows to look at. What the sampler did is folded
+    away below, for experts.
 
     Parameters
     ----------
@@ -65,6 +70,8 @@ def render(
         If `diagnose(fit, x)` has been called before.
     columns
         What became of the columns of a table; default: what the encoder says.
+    explanation
+        What `model.explain` says of these rows; None leaves out what matters.
 
     Returns
     -------
@@ -94,7 +101,8 @@ def render(
         summary=_words.summary(fit, target, names, seconds),
         notes=list(notes),
         cautions=[*diagnosis.warnings, *_cautions.cautions(used, assessment)],
-        sections=_figures.sections(fit, used, assessment, diagnosis, target or "y"),
+        sections=_figures.sections(fit, used, assessment, diagnosis, explanation, target or "y"),
+        matters="" if explanation is None else _matters.in_words(explanation),
         **_about_rows(fit, used, assessment, rows, names),
         groups=_words.group_table(diagnosis),
         chains=_words.chain_table(diagnosis),
@@ -125,9 +133,10 @@ def _about_rows(
         table = None if unseen is None else out_of_fold_table(fit, unseen)
         about = {"scores": table, "rows": "" if unseen is None else f"Scores: out-of-fold, {len(unseen):,} rows"}
         note = _words.without_rows(used) if unseen is None else _words.OUT_OF_FOLD
-        return about | {"worst": None, "rows_note": note}
+        return about | {"worst": None, "parts": None, "rows_note": note}
     return {
         "scores": headline(fit, assessment),
+        "parts": parts_alone(assessment),
         "worst": worst_rows(fit, used, assessment, names),
         "rows": f"Scores and figures are of {_words.describe_rows(used, rows)}",
         "rows_note": _words.about_scores(fit, used, assessment),

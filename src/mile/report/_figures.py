@@ -4,19 +4,27 @@ from collections.abc import Callable
 
 from mile import plot
 from mile.diagnose.diagnosis import Diagnosis
+from mile.explain.explanation import Explanation
 from mile.fitting.result import Fit
+from mile.report import _matters
 from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment
 from mile.report._svg import Drawing, draw, settings
 
 
 def sections(
-    fit: Fit, rows: ObservedRows | None, assessment: Assessment | None, diagnosis: Diagnosis, target: str
+    fit: Fit,
+    rows: ObservedRows | None,
+    assessment: Assessment | None,
+    diagnosis: Diagnosis,
+    explanation: Explanation | None,
+    target: str,
 ) -> dict[str, list[Drawing]]:
-    """Return the figures of the parts of a page: predictions, sampling, mixing."""
+    """Return the figures of the parts of a page: predictions, what matters, sampling, mixing."""
     with settings():
         return {
             "predictions": [] if rows is None or assessment is None else _predictions(fit, rows, assessment, target),
+            "matters": [] if explanation is None else _matters.drawings(explanation, target),
             "sampling": [*([] if rows is None or assessment is None else [_accumulation(fit, rows)]), *_tuning(fit)],
             "mixing": _mixing(diagnosis),
         }

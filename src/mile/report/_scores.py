@@ -8,7 +8,7 @@ import numpy as np
 from mile import metrics
 from mile._printable import one_line
 from mile.fitting.result import Fit
-from mile.fitting.unseen import OutOfFold, show
+from mile.fitting.unseen import OutOfFold, show, summarize
 from mile.likelihoods import AbstractPredictive
 from mile.metrics import Remembered, ScoredNumbers
 from mile.plot._style import even_choice
@@ -68,9 +68,16 @@ def crps_rows(fit: Fit, rows: ObservedRows) -> int:
 
 
 def headline(fit: Fit, assessment: Assessment) -> Cells:
-    """Return the table of scores: names of the columns, and rows of texts of which the best are marked."""
-    columns, unit = assessment.scores, fit.response.unit
-    table = [_score_row(name, metrics.SCORES[name], columns) for name in next(iter(columns.values()))]
+    """Return the table of scores: the ensemble beside all draws, each with its standard error; the best are marked."""
+    wholes = {"deep ensemble": assessment.ensemble} | ({title(fit): assessment.mile} if _samples(fit) else {})
+    columns, unit = {name: assessment.scores[name] for name in wholes}, fit.response.unit
+    errors = {name: standard_errors(whole, assessment.y) for name, whole in wholes.items()}
+    table = []
+    for name in next(iter(columns.values())):
+        row = _score_row(name, metrics.SCORES[name], columns)
+        cells = zip(cast(list[dict[str, object]], row["cells"]), errors.values(), strict=True)
+        row["cells"] = [cell | {"error": _error(name, of_rows.get(name))} for cell, of_rows in cells]
+        table.append(row)
     if unit != 1.0:
         standardized = {name: metrics.standardized(scores, unit) for name, scores in columns.items()}
         table += [
@@ -81,6 +88,32 @@ def headline(fit: Fit, assessment: Assessment) -> Cells:
             if name in next(iter(columns.values()))
         ]
     return {"columns": [*columns], "rows": table}
+
+
+def parts_alone(assessment: Assessment) -> Cells:
+    """Return the table of scores of single members and chains beside those of the wholes."""
+    columns = assessment.scores
+    table = [_score_row(name, metrics.SCORES[name], columns) for name in next(iter(columns.values()))]
+    return {"columns": [*columns], "rows": table}
+
+
+def standard_errors(predictive: Remembered, y: np.ndarray) -> dict[str, float]:
+    """Return standard errors over rows of the scores that rows have one by one."""
+    of_rows = {"lppd": predictive.log_prob(y)}
+    if "coverage" in predictive.caution_names:
+        of_rows["squared_error"] = np.square(predictive.mean - y)
+        of_rows["coverage_90"] = (np.abs(predictive.cdf(y) - 0.5) <= 0.45).astype(float)
+    if "accuracy" in predictive.score_names:
+        of_rows["accuracy"] = (predictive.labels == y).astype(float)
+    with np.errstate(invalid="ignore"):  # a density may be zero
+        found = summarize(of_rows, np.ones(len(y), np.float32))
+    return {name: estimate.standard_error for name, estimate in found.items()}
+
+
+def _error(name: str, error: float | None) -> str:
+    if error is None or not np.isfinite(error):
+        return ""
+    return f" ± {_share(error)}" if metrics.SCORES[name].unit == "share" else f" ± {error:.2g}"
 
 
 def out_of_fold_table(fit: Fit, unseen: OutOfFold) -> Cells:

@@ -194,10 +194,14 @@ def configuration(fit: Fit) -> str:
 
 
 GLOSSARY = {
+    "importance": "How much lower the LPPD of these rows is when one column is shuffled among them. Two columns "
+    "that say the same share what they are worth.",
+    "effect": "How predictions change along one column, with the others as they occur (accumulated local effects).",
     "single member, deep ensemble": "The trained networks that the chains start from: one by one, scores averaged, and "
     "together.",
     "single chain": "The draws of one chain alone; the scores are means over at most four chains.",
-    "the last column": "All kept draws of all good chains, predicting together with equal weight.",
+    "the last column": "All kept draws of all good chains, predicting together, each chain by its weight.",
+    "after ±": "Standard error: how far the score would move with other rows of the same kind, typically.",
     "LPPD": "Log pointwise predictive density: the mean over rows of the log density that the prediction gave to what "
     "was observed. It rewards being right and knowing how sure to be. A difference of 0.1 is worth noticing.",
     "RMSE": "Root mean squared error of the predicted means, in the unit of the target.",

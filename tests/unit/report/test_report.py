@@ -122,6 +122,11 @@ def table(text, name):
     ]
 
 
+def scores_of(text):
+    """Return the table of scores, without their standard errors."""
+    return {row[0]: [cell.partition(" ±")[0] for cell in row[1:]] for row in table(text, "scores")}
+
+
 def warnings_about(fit, x, y):
     """Return what a page would say of these rows, without drawing it."""
     rows = choose_rows(fit, x, y)
@@ -167,26 +172,37 @@ class TestNumbers:
             assert part in summary, part
 
     def test_scores_are_the_metrics(self, fit, text):
-        rows = {row[0]: row[1:] for row in table(text, "scores")}
+        rows, parts = scores_of(text), {row[0]: row[1:] for row in table(text, "parts")}
         predictive, ensemble = fit.predictive(TEST_X), fit.ensemble_predictive(TEST_X)
         found, of_ensemble = metrics.scores(predictive, TEST_Y), metrics.scores(ensemble, TEST_Y)
-        assert rows["LPPD"][3] == f"{found['lppd']:.3f}"
-        assert rows["LPPD"][1] == f"{of_ensemble['lppd']:.3f}"
-        assert float(rows["RMSE"][3]) == float(f"{found['rmse']:.4g}")
-        assert float(rows["CRPS"][3]) == float(f"{found['crps']:.4g}")
-        assert float(rows["CRPS"][1]) == float(f"{of_ensemble['crps']:.4g}")  # all rows have as many digits
-        assert rows["Calibration error"][3] == f"{found['calibration_error']:.3f}"
-        assert float(rows["Width of 90 % intervals"][3]) == pytest.approx(found["sharpness_90"], rel=1e-3)
-        assert float(rows["Score of 90 % intervals"][3]) == pytest.approx(found["interval_score_90"], rel=1e-3)
+        assert rows["LPPD"][-1] == f"{found['lppd']:.3f}"
+        assert rows["LPPD"][0] == f"{of_ensemble['lppd']:.3f}"
+        assert float(rows["RMSE"][-1]) == float(f"{found['rmse']:.4g}")
+        assert float(rows["CRPS"][-1]) == float(f"{found['crps']:.4g}")
+        assert float(rows["CRPS"][0]) == float(f"{of_ensemble['crps']:.4g}")  # all rows have as many digits
+        assert rows["Calibration error"][-1] == f"{found['calibration_error']:.3f}"
+        assert float(rows["Width of 90 % intervals"][-1]) == pytest.approx(found["sharpness_90"], rel=1e-3)
+        assert float(rows["Score of 90 % intervals"][-1]) == pytest.approx(found["interval_score_90"], rel=1e-3)
         for level in (50, 75, 90, 95):
-            assert rows[f"Inside the {level} % interval"][3] == f"{100 * found[f'coverage_{level}']:.1f} %"
+            assert rows[f"Inside the {level} % interval"][-1] == f"{100 * found[f'coverage_{level}']:.1f} %"
         alone = [metrics.scores(fit.predictive(TEST_X, chains=[slot]), TEST_Y)["lppd"] for slot in range(3)]
         members = [metrics.scores(fit.ensemble_predictive(TEST_X, chains=[slot]), TEST_Y)["lppd"] for slot in range(3)]
-        assert rows["LPPD"][2] == f"{np.mean(alone):.3f}"
-        assert rows["LPPD"][0] == f"{np.mean(members):.3f}"
+        assert parts["LPPD"][2] == f"{np.mean(alone):.3f}"
+        assert parts["LPPD"][0] == f"{np.mean(members):.3f}"
         standardized = metrics.standardized(found, fit.response.unit)
-        assert rows["LPPD, standardized"][3] == f"{standardized['lppd']:.3f}"
-        assert float(rows["RMSE, standardized"][3]) == float(f"{standardized['rmse']:.4g}")
+        assert rows["LPPD, standardized"][-1] == f"{standardized['lppd']:.3f}"
+        assert float(rows["RMSE, standardized"][-1]) == float(f"{standardized['rmse']:.4g}")
+        assert [parts["LPPD"][place] for place in (1, 3)] == rows["LPPD"]
+
+    def test_after_scores_are_their_standard_errors(self, fit, text):
+        rows, predictive = {row[0]: row[1:] for row in table(text, "scores")}, fit.predictive(TEST_X)
+        of_rows = predictive.log_prob(TEST_Y)
+        assert rows["LPPD"][-1].endswith(f" ± {of_rows.std(ddof=1) / np.sqrt(len(TEST_Y)):.2g}")
+        inside = np.mean(np.abs(predictive.cdf(TEST_Y) - 0.5) <= 0.45)
+        error = np.sqrt(inside * (1 - inside) / (len(TEST_Y) - 1))
+        assert rows["Inside the 90 % interval"][-1].endswith(f" ± {100 * error:.1f} %")
+        assert "±" in rows["RMSE"][0]
+        assert "±" not in rows["Calibration error"][0]
 
     def test_the_best_of_each_line_is_bold(self, text):
         for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", text, flags=re.S)[:4]:
@@ -237,12 +253,12 @@ class TestClasses:
         text = render(class_fit, TEST_X, TEST_LABELS, title="Classes")
         page = checked(text)
         assert page.figures == CLASSES
-        rows = {row[0]: row[1:] for row in table(text, "scores")}
+        rows = scores_of(text)
         found = metrics.scores(class_fit.predictive(TEST_X), TEST_LABELS)
-        assert rows["LPPD"][3] == f"{found['lppd']:.3f}"
-        assert rows["Accuracy"][3] == f"{100 * found['accuracy']:.1f} %"
-        assert rows["Brier score"][3] == f"{found['brier']:.3f}"
-        assert rows["Expected calibration error"][3] == f"{found['expected_calibration_error']:.3f}"
+        assert rows["LPPD"][-1] == f"{found['lppd']:.3f}"
+        assert rows["Accuracy"][-1] == f"{100 * found['accuracy']:.1f} %"
+        assert rows["Brier score"][-1] == f"{found['brier']:.3f}"
+        assert rows["Expected calibration error"][-1] == f"{found['expected_calibration_error']:.3f}"
 
     def test_labels_that_training_never_saw_are_left_out_and_counted(self, class_fit):
         labels = TEST_LABELS.astype(object)
@@ -385,8 +401,8 @@ class TestRows:
         assert "CRPS is of 10 of the rows, evenly chosen." in said
         chosen = np.linspace(0, 59, 20).round().astype(int)
         assert {int(row[0]) for row in table(text, "worst")} <= set(chosen.tolist())
-        rows = {row[0]: row[1:] for row in table(text, "scores")}
-        assert rows["LPPD"][3] == f"{metrics.lppd(fit.predictive(TEST_X[chosen]), TEST_Y[chosen]):.3f}"
+        rows = scores_of(text)
+        assert rows["LPPD"][-1] == f"{metrics.lppd(fit.predictive(TEST_X[chosen]), TEST_Y[chosen]):.3f}"
 
     def test_with_values_that_are_not_finite_are_left_out(self, fit):
         y = TEST_Y.copy()
@@ -410,6 +426,20 @@ class TestRows:
             render(fit, x, y, title="x")
 
 
+class TestMatters:
+    def test_the_column_that_makes_y_comes_first_with_its_curve(self, tmp_path):
+        x = RNG.standard_normal((120, 3))
+        model = MileRegressor(**BUDGET, random_state=0).fit(x[:80], 4.0 * x[:80, 1])
+        model.report(tmp_path / "page.html", x[80:], 4.0 * x[80:, 1])
+        page = checked((tmp_path / "page.html").read_text())
+        assert "matter" in page.texts["matters"]
+        assert "on 40 rows given." in page.texts["matters"]
+        assert {"importance", "effect-0"} <= page.figures
+        assert page.texts["figure-effect-0"].startswith("\nfeature 1: lowest at")
+        model.report(tmp_path / "page.html", x[80:], 4.0 * x[80:, 1], explain=False)
+        assert "matters" not in checked((tmp_path / "page.html").read_text()).ids
+
+
 class TestOddFits:
     def test_of_one_chain(self):
         fit = MileRegressor(**BUDGET | {"n_chains": 1}, n_draws=20, random_state=0).fit(X[:60], Y[:60]).fit_
@@ -424,7 +454,8 @@ class TestOddFits:
         page = checked(text)
         assert len(page.drawn) == 4
         assert "without sampling" in page.texts["summary"]
-        assert len(table(text, "scores")[0]) == 3
+        assert len(table(text, "scores")[0]) == 2
+        assert len(table(text, "parts")[0]) == 3
         assert "a deep ensemble does not sample" in page.texts["figure-trace"]
 
     @pytest.mark.parametrize(("n_draws", "failed"), [(6, None), (6, {0: "sampling"}), (1, {1: "training"})])
