@@ -18,6 +18,7 @@ from mile.samplers import title_of
 Cells = dict[str, Sequence[object]]  # of a table: nested lists and texts that the page's template reads
 MOST_ALONE = 4  # chains that are scored one by one; each costs as much as its share of the whole
 _CRPS_CELLS = 1_200_000  # draws x rows; the score takes far longer than the others
+_ERROR_DRAWS = 300  # for the standard error of the CRPS
 _N_WORST = 10
 _LONGEST_LABEL = 80  # characters
 
@@ -31,6 +32,7 @@ class Assessment(NamedTuple):
     log_prob: np.ndarray
     ensemble_log_prob: np.ndarray
     scores: dict[str, dict[str, float]]  # by the name of the method; the last is the one that was fitted
+    errors: dict[str, dict[str, float]]  # standard errors of those of the wholes, where rows have such scores
 
 
 def assess(fit: Fit, rows: ObservedRows) -> Assessment:
@@ -52,13 +54,17 @@ def assess(fit: Fit, rows: ObservedRows) -> Assessment:
         found = [metrics.scores(predict(method, [int(slot)]), y) for slot in slots]
         return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}
 
+    members = fit.ensemble_predictive(rows.x)
     ensemble = predict(fit.ensemble_predictive)
     mile = predict(fit.predictive) if _samples(fit) else ensemble
+    errors = {"deep ensemble": _standard_errors(members, y, members)}
     scores = {"single member": mean_alone(fit.ensemble_predictive, good), "deep ensemble": metrics.scores(ensemble, y)}
     if _samples(fit):
         alone = mean_alone(fit.predictive, good[even_choice(len(good), MOST_ALONE)])
         scores |= {"single chain": alone, title(fit): metrics.scores(mile, y)}
-    return Assessment(y, mile, ensemble, mile.log_prob(y), ensemble.log_prob(y), scores)
+        few = fit.thinned(int(np.clip(_ERROR_DRAWS // len(good), 1, fit.chains.logdensity.shape[1])))
+        errors[title(fit)] = _standard_errors(fit.predictive(rows.x), y, few.predictive(rows.x))
+    return Assessment(y, mile, ensemble, mile.log_prob(y), ensemble.log_prob(y), scores, errors)
 
 
 def crps_rows(fit: Fit, rows: ObservedRows) -> int:
@@ -69,9 +75,8 @@ def crps_rows(fit: Fit, rows: ObservedRows) -> int:
 
 def headline(fit: Fit, assessment: Assessment) -> Cells:
     """Return the table of scores: the ensemble beside all draws, each with its standard error; the best are marked."""
-    wholes = {"deep ensemble": assessment.ensemble} | ({title(fit): assessment.mile} if _samples(fit) else {})
-    columns, unit = {name: assessment.scores[name] for name in wholes}, fit.response.unit
-    errors = {name: standard_errors(whole, assessment.y) for name, whole in wholes.items()}
+    errors, unit = assessment.errors, fit.response.unit
+    columns = {name: assessment.scores[name] for name in errors}
     table = []
     for name in next(iter(columns.values())):
         row = _score_row(name, metrics.SCORES[name], columns)
@@ -97,16 +102,10 @@ def parts_alone(assessment: Assessment) -> Cells:
     return {"columns": [*columns], "rows": table}
 
 
-def standard_errors(predictive: Remembered, y: np.ndarray) -> dict[str, float]:
-    """Return standard errors over rows of the scores that rows have one by one."""
-    of_rows = {"lppd": predictive.log_prob(y)}
-    if "coverage" in predictive.caution_names:
-        of_rows["squared_error"] = np.square(predictive.mean - y)
-        of_rows["coverage_90"] = (np.abs(predictive.cdf(y) - 0.5) <= 0.45).astype(float)
-    if "accuracy" in predictive.score_names:
-        of_rows["accuracy"] = (predictive.labels == y).astype(float)
+def _standard_errors(whole: AbstractPredictive, y: np.ndarray, few: AbstractPredictive) -> dict[str, float]:
+    """Return standard errors over rows, with the CRPS of fewer draws."""
     with np.errstate(invalid="ignore"):  # a density may be zero
-        found = summarize(of_rows, np.ones(len(y), np.float32))
+        found = summarize(whole.row_scores(y, few), np.ones(len(y), np.float32))
     return {name: estimate.standard_error for name, estimate in found.items()}
 
 

@@ -202,6 +202,7 @@ class TestNumbers:
         error = np.sqrt(inside * (1 - inside) / (len(TEST_Y) - 1))
         assert rows["Inside the 90 % interval"][-1].endswith(f" ± {100 * error:.1f} %")
         assert "±" in rows["RMSE"][0]
+        assert "±" in rows["CRPS"][-1]
         assert "±" not in rows["Calibration error"][0]
 
     def test_the_best_of_each_line_is_bold(self, text):
