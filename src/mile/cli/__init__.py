@@ -257,6 +257,7 @@ def forecast(
     warmup_steps: WarmupSteps = None,
     sampling_steps: SamplingSteps = None,
     draws: Draws = None,
+    folds: Folds = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -265,9 +266,24 @@ def forecast(
 
     kinds = _fit.kinds(data, target, category, number, ignore)
     settings = _fit.Settings(
-        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds
+        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds, folds
     )
     _fit.forecast(Console(quiet=quiet, as_json=as_json), data, target, drop or [], task, settings)
+
+
+@app.command()
+@guarded
+def watch(
+    run: Run,
+    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Follow a run that another process computes: stage, steps, draws, and how well it predicts unseen rows so far."""
+    from mile.cli import _watch
+
+    _watch.watch(Console(quiet=quiet, as_json=as_json), run, every, once=once)
 
 
 @app.command()

@@ -201,7 +201,7 @@ def read_validation(run_dir: str | Path, fitted: Fit) -> ValidationRows | None:
     folder = Path(run_dir)
     if DATA not in _manifest(folder).files:
         return None
-    valid = _read_rows(folder).valid
+    valid = read_kept_rows(folder).valid
     return ValidationRows(valid.x, fitted.response.decode(valid.y), valid.number) if len(valid) else None
 
 
@@ -213,10 +213,11 @@ def _manifest(folder: Path) -> Manifest:
 
 def _read_dataset(folder: Path, arrays: Mapping[str, np.ndarray], parts: Parts) -> Dataset:
     encoder, response = read_encodings(arrays, parts.likelihood, parts.network.input_shape)
-    return replace(_read_rows(folder), encoder=encoder, response=response)
+    return replace(read_kept_rows(folder), encoder=encoder, response=response)
 
 
-def _read_rows(folder: Path) -> Dataset:
+def read_kept_rows(folder: Path) -> Dataset:
+    """Return the rows that a run keeps, encoded."""
     arrays = _read(folder, DATA)
     with refused(f"{folder / DATA} does not hold a data set"):
         return Dataset.from_arrays(**arrays)
@@ -261,13 +262,13 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     layout = manifest.layout
     if layout is None:
         n_chains = Count(1).read(manifest.configuration.get("n_chains"), folder, ("configuration", "n_chains"))
-        members = [_record_of(folder, manifest, chain, "member") for chain in range(n_chains)]
+        members = [record_of(folder, manifest, chain, "member") for chain in range(n_chains)]
         return _without_draws(folder, "the ensemble", manifest, parts, kept_arrays, members)
     n_chains = _count_chains(manifest, layout)
     require(layout.dimension == parts.network.dimension, "the draws are not of this network.")
 
-    members = {chain: _record_of(folder, manifest, chain, "member") for chain in layout.chain_ids}
-    records = {chain: _record_of(folder, manifest, chain, "final", "state") for chain in layout.chain_ids}
+    members = {chain: record_of(folder, manifest, chain, "member") for chain in layout.chain_ids}
+    records = {chain: record_of(folder, manifest, chain, "final", "state") for chain in layout.chain_ids}
     _check_records(parts, layout, members.values(), records.values())
     codes = {chain: _status(members[chain], records[chain]) for chain in layout.chain_ids}
     failed = [chain for chain in range(n_chains) if codes[chain] != Status.OK]
@@ -309,7 +310,7 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     return assemble(parts, arrays, manifest.seed)
 
 
-def _record_of(folder: Path, manifest: Manifest, chain: int, *kinds: str) -> Record | None:
+def record_of(folder: Path, manifest: Manifest, chain: int, *kinds: str) -> Record | None:
     """Return the first of these kinds of records that a chain has."""
     names = [manifest.chains.get(str(chain), {}).get(kind) for kind in kinds]
     return next((read_record(folder, name) for name in names if name is not None), None)
