@@ -86,7 +86,7 @@ paper-full: $(RUNTIME) ## compute all tables of the paper here, by both protocol
 
 # Nothing is downloaded while the site is built, and nothing on it is loaded from elsewhere.
 docs: $(DOCS) ## build the site into build/site (open index.html, or: python3 -m http.server -d build/site)
-	@$(VENV)/bin/python -m mkdocs build --strict --quiet --site-dir $(SITE)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --quiet --site-dir $(SITE)
 	@du -sh $(SITE) | awk '{ print "Built " $$2 ": " $$1 }'
 
 gallery: $(DOCS) ## run the examples of the gallery, up to a minute each, and draw their pictures anew
