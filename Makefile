@@ -13,6 +13,9 @@ TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 BROWSER := $(VENV)/.installed-browser
 BENCH := $(VENV)/.installed-bench
+DOCS := $(VENV)/.installed-docs
+RELEASE := $(VENV)/.installed-release
+SITE := build/site
 SMALL_TABLES := airfoil,concrete,energy,yacht
 # Those with a script of their own, and those with protocols; classification takes rows of images and texts.
 OWN_SCRIPTS := samplers images texts stability split-hmc stochastic
@@ -24,7 +27,11 @@ SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mi
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 SECONDS ?= 600
-.PHONY: help demo test test-slow test-browser test-sanitize test-fuzz coverage mutants bench paper paper-full lint format lock clean
+CHECK ?=
+VERSION ?=
+DRY ?=
+.PHONY: help demo test test-slow test-browser test-sanitize test-fuzz test-docs coverage mutants bench paper paper-full \
+	docs gallery wheel check-wheel release lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +83,27 @@ paper: $(RUNTIME) ## compute the paper's main tables here, as far as an hour on 
 paper-full: $(RUNTIME) ## compute all tables of the paper here, by both protocols (many hours; mile paper list)
 	@set -e; for name in $(OWN_SCRIPTS); do $(call PAPER_RUN,$$name); done
 	@set -e; for name in $(EXPERIMENTS); do $(call PAPER_RUN,$$name) --protocol all; done
+
+# Nothing is downloaded while the site is built, and nothing on it is loaded from elsewhere.
+docs: $(DOCS) ## build the site into build/site (open index.html, or: python3 -m http.server -d build/site)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --quiet --site-dir $(SITE)
+	@du -sh $(SITE) | awk '{ print "Built " $$2 ": " $$1 }'
+
+gallery: $(DOCS) ## run the examples of the gallery, up to a minute each, and draw their pictures anew
+	@$(VENV)/bin/python tools/gallery.py $(OPTIONS)
+
+test-docs: $(DOCS) ## build the site, run every block of code on it, and check all links and pictures
+	@$(VENV)/bin/python -m pytest -m site -n $(JOBS) --dist load tests/docs
+
+wheel: $(RELEASE) ## build source archive and wheels into dist/, with the native kernel inside
+	@$(VENV)/bin/python tools/make_wheels.py
+
+# Packages are downloaded for each environment; CHECK=--quick takes this Python only.
+check-wheel: $(RELEASE) ## install what is in dist/ on Python 3.11, 3.12, 3.13 without a compiler, and try it
+	@$(VENV)/bin/python tools/check_wheels.py $(CHECK)
+
+release: $(RELEASE) ## check that VERSION=0.2.0 can be released and make its tag; DRY=1 says what it would do
+	@$(VENV)/bin/python tools/release.py "$(VERSION)" $(if $(DRY),--dry-run) $(OPTIONS)
 
 lint: $(DEV) ## check style, formatting and types
 	@$(VENV)/bin/ruff check .
@@ -142,6 +170,14 @@ $(TEST): $(SOURCES) | $(CREATED)
 $(BROWSER): $(SOURCES) | $(CREATED)
 	$(call install,the browser tests' tools,[browser])
 	@touch $(RUNTIME) $(TEST) $@
+
+$(DOCS): $(SOURCES) | $(CREATED)
+	$(call install,what builds the site,[docs])
+	@touch $(RUNTIME) $(TEST) $@
+
+$(RELEASE): $(SOURCES) | $(CREATED)
+	$(call install,what builds releases,[release])
+	@touch $(RUNTIME) $@
 
 # Without PyTorch the benchmarks of images and texts have no peer, and say so.
 $(BENCH): | $(RUNTIME)

@@ -22,6 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=fast"]
 # Instruction set: floats of a vector, flags.
 X86 = {"portable": (4, []), "avx2": (8, ["-mavx2", "-mfma"]), "avx512": (16, ["-mavx512f", "-mfma"])}
+OLDEST_MACOS = "11.0"  # as jaxlib's
 OTHERS = {"portable": (4, [])}  # on ARM four floats are a NEON register, and every ARM64 processor has those
 
 
@@ -47,7 +48,7 @@ class NativeKernel(BuildHookInterface):
         else:
             build_data["force_include"][str(library)] = "mile/native/_native.so"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = f"py3-none-{platform_tag()}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary files."""
@@ -58,8 +59,22 @@ class BuildError(Exception):
     """Why there is no library."""
 
 
+def platform_tag() -> str:
+    """Return the name of what the library runs on.
+
+    On Linux it is that of this machine; auditwheel replaces it by the oldest glibc that has all symbols. On macOS the
+    interpreter may be a universal one, but the library is for one processor.
+    """
+    if sys.platform == "darwin":
+        major, _, minor = os.environ.get("MACOSX_DEPLOYMENT_TARGET", OLDEST_MACOS).partition(".")
+        return f"macosx_{major}_{minor or 0}_{platform.machine()}"
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
 def build(sources: Path, library: Path) -> None:
     """Compile and link."""
+    if os.environ.get("MILE_NATIVE") == "0":
+        raise BuildError("MILE_NATIVE=0 leaves it out")
     if os.name == "nt":
         raise BuildError("it is written for GCC and Clang")
     compiler = os.environ.get("CXX") or next(filter(shutil.which, ["c++", "g++", "clang++"]), None)
@@ -69,6 +84,8 @@ def build(sources: Path, library: Path) -> None:
     if jaxlib is None or not jaxlib.submodule_search_locations:
         raise BuildError("jaxlib, whose headers it needs, is not installed")
     headers = Path(jaxlib.submodule_search_locations[0]) / "include"
+    if sys.platform == "darwin":
+        os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", OLDEST_MACOS)  # Clang reads it
     kernels = X86 if platform.machine().lower() in ("x86_64", "amd64") else OTHERS
     folder = library.parent
     commands = [

@@ -16,6 +16,11 @@ from mile.sampling.timing import available_memory
 _PACKAGES = ("mile-bnn", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "zarr", "safetensors")
 _OPTIONAL = {"pyarrow": "Parquet files", "xarray": "export to netCDF", "pandas": "data frames as input"}
 _LITTLE_MEMORY = 2e9
+_KERNEL_ADVICE = {
+    native.KernelState.SWITCHED_OFF: "unset MILE_NATIVE.",
+    native.KernelState.NOT_BUILT: "install a C++ compiler (gcc or clang), then install mile-bnn again.",
+    native.KernelState.REFUSED: "it was built for another system or an older or newer jaxlib; install mile-bnn again.",
+}
 
 
 class Finding(NamedTuple):
@@ -61,13 +66,10 @@ def _devices() -> list[Finding]:
 def _kernel() -> Finding:
     if jax.default_backend() != "cpu":
         return Finding("native kernel", "not needed: XLA computes on this device")
-    if os.environ.get("MILE_NATIVE") == "0":
-        return Finding("native kernel", "switched off", "Fits are several times slower: unset MILE_NATIVE.")
-    name = native.kernel_name()
-    if name == "xla":
-        advice = "Fits are several times slower: install a C++ compiler (gcc or clang), then install mile-bnn again."
-        return Finding("native kernel", "not built", advice)
-    return Finding("native kernel", name)
+    state = native.kernel_state()
+    if state is native.KernelState.IN_USE:
+        return Finding("native kernel", native.kernel_name())
+    return Finding("native kernel", state.value, f"Fits are several times slower: {_KERNEL_ADVICE[state]}")
 
 
 def _threads() -> Finding:

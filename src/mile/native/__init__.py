@@ -6,7 +6,7 @@ them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `en
 """
 
 from mile.native._attention import accelerates, apply
-from mile.native._library import kernel_name, sharing_cores
+from mile.native._library import KernelState, kernel_name, kernel_state, sharing_cores
 from mile.native._ops import (
     Data,
     Specification,
@@ -23,11 +23,13 @@ from mile.native._outputs import value_and_grad_of_outputs, value_of_outputs
 
 __all__ = [
     "Data",
+    "KernelState",
     "Specification",
     "accelerates",
     "apply",
     "epoch",
     "kernel_name",
+    "kernel_state",
     "mclmc_step",
     "mixture",
     "outputs",

@@ -5,6 +5,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterator
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -21,20 +22,42 @@ PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture")
 _UNLIMITED = 1 << 20
 
 
-@cache
+class KernelState(StrEnum):
+    """What became of the library in this process."""
+
+    IN_USE = "in use"
+    SWITCHED_OFF = "switched off"
+    NOT_BUILT = "not built"
+    REFUSED = "refused"
+
+
 def library() -> ctypes.CDLL | None:
     """Return the library, or None when it was not built, is switched off (MILE_NATIVE=0) or is refused."""
+    return _library()[0]
+
+
+def kernel_state() -> KernelState:
+    """Return whether the library is in use, and if not, why."""
+    return KernelState.SWITCHED_OFF if os.environ.get("MILE_NATIVE") == "0" else _library()[1]
+
+
+@cache
+def _library() -> tuple[ctypes.CDLL | None, KernelState]:
     wanted = os.environ.get("MILE_NATIVE", "")
     if wanted == "0":
-        return None
+        return None, KernelState.SWITCHED_OFF
     if not _FILE.exists():
         _LOGGER.warning(
             "mile: the native kernel was not built when the package was installed, so XLA computes everything, several "
             "times slower. Reinstall with a C++ compiler (GCC or Clang) at hand to get it."
         )
-        return None
+        return None, KernelState.NOT_BUILT
     try:
         loaded = ctypes.CDLL(str(_FILE))
+        # XLA asks each handler for the version of the interface that it was compiled with. Before the backend is
+        # there it only notes the handler, and one that it then refuses takes the whole backend with it.
+        with contextlib.suppress(RuntimeError):  # JAX_PLATFORMS may leave the CPU out
+            jax.devices("cpu")
         for name in HANDLERS:
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(loaded, name)), platform="cpu")
         loaded.mile_kernel_name.restype = loaded.mile_use_kernel.restype = ctypes.c_char_p
@@ -45,8 +68,8 @@ def library() -> ctypes.CDLL | None:
             getattr(loaded, name).restype = ctypes.c_int64
     except Exception as error:
         _LOGGER.warning("mile: the native kernel cannot be used, so XLA computes everything, slower. %s", error)
-        return None
-    return loaded
+        return None, KernelState.REFUSED
+    return loaded, KernelState.IN_USE
 
 
 def kernel_name() -> str:

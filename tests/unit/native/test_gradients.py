@@ -654,7 +654,7 @@ class TestMissing:
         monkeypatch.setattr(_library, "_FILE", file)
         monkeypatch.delenv("MILE_NATIVE", raising=False)
         with caplog.at_level("WARNING", logger="mile"):
-            assert library.__wrapped__() is None
+            assert _library._library.__wrapped__() == (None, _library.KernelState.REFUSED)
         (report,) = caplog.messages
         assert "the native kernel cannot be used, so XLA computes everything" in report
         assert str(file) in report  # what the system's loader said of it
