@@ -24,7 +24,9 @@ from mile.likelihoods.numbers import AbstractNumberLikelihood, Predictive, Scale
 _MARGIN = 1.0  # spreads that means may lie beyond the smallest and the largest y, on the scale of log odds
 _UNKNOWN_REACH = 5.0  # before the response has been seen
 _LEAST_SPREAD = 1e-3
-_LEAST_PRECISION = 0.1  # of that of y itself
+_UNKNOWN_PRECISION = 20.0
+_LEAST_PRECISION = 0.1  # times that of y itself
+_SMALLEST_PRECISION = 0.1  # of y itself
 _MOST_PRECISION = 1e6  # beyond it float32 has no digits for a density
 
 
@@ -117,7 +119,7 @@ class Beta(AbstractNumberLikelihood):
         spread = max(float(f"{np.std(odds):.2g}"), _LEAST_SPREAD)
         center = round(float(np.mean(odds)) / spread, 1) * spread
         mean, variance = float(np.mean(shares)), max(float(np.var(shares)), 1e-12)
-        precision = min(max(mean * (1.0 - mean) / variance - 1.0, _LEAST_PRECISION), _MOST_PRECISION)
+        precision = min(max(mean * (1.0 - mean) / variance - 1.0, _SMALLEST_PRECISION), _MOST_PRECISION)
         floor = resolution_of(((shares - mean) / math.sqrt(variance)).astype(np.float32))
         most = _MOST_PRECISION if floor is None else min(0.25 / (floor**2 * variance), _MOST_PRECISION)
         return replace(
@@ -137,7 +139,7 @@ class Beta(AbstractNumberLikelihood):
 
     def log_precision(self, numbers: ModuleType, raw: Values) -> Values:
         """Return the log of the precision that the second output stands for."""
-        start, most = self.precision or 1.0, self.most or _MOST_PRECISION
+        start, most = self.precision or _UNKNOWN_PRECISION, self.most or _MOST_PRECISION
         return math.log(start) + within(numbers, raw, math.log(_LEAST_PRECISION), math.log(most / start))
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:

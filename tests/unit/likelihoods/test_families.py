@@ -143,7 +143,7 @@ def test_the_histogram_between_knots_is_the_integral_of_its_straight_lines():
 def test_a_description_in_a_file_gives_the_same_family():
     y = np.random.default_rng(0).standard_normal(200)
     for name, likelihood in cases().items():
-        fitted = likelihood.fitted(np.abs(y) + 0.1)
+        fitted = likelihood.fitted(1.0 / (1.0 + np.exp(-y)))  # positive, and between the bounds of shares
         again = build(json.loads(json.dumps(describe(fitted))), _registry.likelihood)
         assert again == fitted, name
         assert hash(again) == hash(fitted)
