@@ -12,8 +12,8 @@ from mile.likelihoods.base import Evaluate, Mixture, PerDraw, PerRow
 from mile.likelihoods.components import AbstractComponents
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
-_LONGEST = 512  # numbers that are taken one by one; beyond them, sums are integrals
-_TAIL = 1e-9  # probability beyond a table
+_LONGEST = 1024  # numbers that are taken one by one; beyond them, sums are integrals
+_TAIL = 1e-6  # probability beyond a table
 
 
 class AbstractCountComponents(AbstractComponents):
@@ -105,8 +105,9 @@ class AbstractCountComponents(AbstractComponents):
             found = weights.mean(self.smooth_cdf(x - 0.5))
             return found, found
 
-        ends = np.maximum(y, length), length, np.maximum(self.reach, length)
-        rest = crps_by_integral(smooth, ends[0], weights.median(self.spread), *ends[1:])
+        # Rows that do not need it get an integral over nothing, which is exact at once.
+        after, far = (np.where(goes_on, np.maximum(ends, length), length) for ends in (y, self.reach))
+        rest = crps_by_integral(smooth, after, weights.median(self.spread), length, far)
         return np.where(goes_on, total + rest, certain)
 
     def _table(self, weights: DrawWeights) -> tuple[Float[np.ndarray, "number row"], PerRow]:

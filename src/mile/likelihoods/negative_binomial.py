@@ -166,13 +166,15 @@ class NegativeBinomialComponents(AbstractCountComponents):
 
     def masses(self) -> Iterator[PerDraw]:
         """Yield the probability of 0, 1 and so on."""
-        size, number = self._size, 0
-        ratio = self._scale / (1.0 + self._scale)
-        mass = np.exp(-size * np.log1p(self._scale))
+        size, scale = self._size, self._scale
+        ratio, number = scale / (1.0 + scale), 0.0
+        grows, mass = ratio * size, np.exp(-size * np.log1p(scale))
         while True:
             yield mass
-            mass = mass * (ratio * ((number + size) / (number + 1.0)))
-            number += 1
+            factor = ratio * (number / (number + 1.0))
+            factor += grows / (number + 1.0)
+            factor *= mass
+            mass, number = factor, number + 1.0
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Draw one count from each distribution."""
