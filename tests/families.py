@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from scipy import optimize
 
 LEVELS = np.array([1e-6, 1e-3, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.999, 1.0 - 1e-6])
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -97,3 +98,25 @@ def check_finite_far_out(likelihood, y, reach=1e3):
     values, slopes = single_precision(likelihood, y)(outputs)
     assert np.isfinite(values).all(), outputs[~np.isfinite(values).all(axis=1), :, 0]
     assert np.isfinite(slopes).all(), outputs[~np.isfinite(slopes).all(axis=(1, 2)), :, 0]
+
+
+def check_parameters_are_recovered(likelihood, truth, n_rows=4_000, errors=4.5):
+    """The most likely outputs of simulated rows are the true ones, in units of their standard errors."""
+    y = likelihood.components(np.broadcast_to(truth[:, None], (1, len(truth), n_rows))).sample(np.random.default_rng(0))
+
+    def loss(outputs):
+        repeated = np.broadcast_to(outputs[:, None], (1, len(truth), n_rows))
+        return -likelihood.components(repeated).log_prob(y[0]).sum()
+
+    found = optimize.minimize(loss, truth + 0.3, method="BFGS", options={"gtol": 0.05})
+    step = 1e-3 * np.eye(len(truth))
+    curvature = [
+        [
+            (loss(found.x + a + b) - loss(found.x + a - b) - loss(found.x - a + b) + loss(found.x - a - b)) / 4e-6
+            for b in step
+        ]
+        for a in step
+    ]
+    covariance = np.linalg.inv(curvature)
+    assert np.all(np.abs(found.x - truth) <= errors * np.sqrt(np.diag(covariance))), (found.x, truth)
+    assert np.all(np.diag(covariance) < 0.1)

@@ -79,9 +79,15 @@ if TYPE_CHECKING:
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
+    from mile.likelihoods.beta import Beta
     from mile.likelihoods.histogram import Histogram
+    from mile.likelihoods.hurdle import HurdleGamma, HurdleLogNormal
     from mile.likelihoods.laplace import LaplaceNoise
     from mile.likelihoods.mixture import NormalMixture
+    from mile.likelihoods.negative_binomial import NegativeBinomial, ZeroInflatedNegativeBinomial
+    from mile.likelihoods.ordered_classes import OrderedClasses
+    from mile.likelihoods.ordinal import Ordinal
+    from mile.likelihoods.poisson import Poisson, ZeroInflatedPoisson
     from mile.likelihoods.skew import TwoPieceNormal
     from mile.likelihoods.student_t import StudentTNoise
     from mile.networks import MLP, Attention, ConvNet

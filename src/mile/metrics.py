@@ -48,6 +48,10 @@ class ScoredNumbers(Scored, Protocol):
         """Return P(Y <= y) for one value per row."""
         ...
 
+    def pit(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
+        """Return P(Y <= y), at random between P(Y < y) and that where values have a probability of their own."""
+        ...
+
     def crps(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
         """Return the continuous ranked probability score of one value per row."""
         ...
@@ -109,9 +113,11 @@ def crps(predictive: ScoredNumbers, y: np.ndarray) -> float:
 def coverage(predictive: ScoredNumbers, y: np.ndarray, levels: Sequence[float] = CALIBRATION_LEVELS) -> np.ndarray:
     """Return the share of rows inside the central interval of each level.
 
-    A row lies inside exactly when its cdf value lies inside, so no quantile is needed.
+    A row lies inside exactly when its cdf value lies inside, so no quantile is needed. Where y may be the end of an
+    interval with positive probability, as with counts, such a row is inside with the probability that makes a right
+    prediction cover as much as it says.
     """
-    distance = np.abs(predictive.cdf(np.asarray(y)) - 0.5)
+    distance = np.abs(predictive.pit(np.asarray(y)) - 0.5)
     return np.array([np.mean(distance <= level / 2) for level in _check_levels(levels)])
 
 
@@ -236,6 +242,10 @@ class Remembered:
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Return the distribution function at the observed values."""
         return self._answer("cdf", y)
+
+    def pit(self, y: np.ndarray) -> np.ndarray:
+        """Return the numbers that are uniform if the prediction is right."""
+        return self._answer("pit", y)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Return the continuous ranked probability scores of the observed values, or of those that were chosen."""

@@ -20,6 +20,8 @@ from mile import (
     Normal,
     NormalMixture,
     Nuts,
+    OrderedClasses,
+    Ordinal,
     PerLayer,
     Stochastic,
     StudentT,
@@ -35,7 +37,8 @@ from mile.samplers import configure, presets_of
 from mile.samplers._step_size import Exponential
 from mile.samplers.mile import Geometric, Linear
 
-NUMBERS = set(_registry.likelihood.declared) - {"categorical"}  # likelihoods that need no argument
+NEED_ARGUMENTS = {"categorical", "ordered_classes", "ordinal"}
+NUMBERS = set(_registry.likelihood.declared) - NEED_ARGUMENTS
 OBJECTS = [
     MLP(n_inputs=3),
     MLP(n_inputs=7, hidden=(), n_outputs=1, activation="gelu", initializer="he_uniform"),
@@ -51,6 +54,9 @@ OBJECTS = [
     Categorical(1000),
     *(family() for name, family in _registry.likelihood.classes.items() if name in NUMBERS),
     NormalMixture(floor=1 / 3, n_parts=5),
+    Ordinal(grades=(1.0, 2.5, 4.0)),
+    Ordinal(grades=(0.0, 1.0), cuts=(-0.3,)),
+    OrderedClasses(3, cuts=(-1.0, 1.0)),
     LogNormal(center=-0.1, spread=1 / 3, below=2.0, above=3.0, floor=0.01),
     Nuts(warmup_steps=7, sampling_steps=9, n_draws=3, target_acceptance=0.9, max_depth=5, step_size=0.1),
     Normal(),

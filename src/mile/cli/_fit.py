@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mile import _registry
 from mile._progress import duration
 from mile.cli._console import Console, table
 from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
@@ -137,6 +138,8 @@ def _read(
     data: DataFile, target: str | None, drop: list[str], task: str, settings: Settings
 ) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
+    if task == "auto" and settings.likelihood is not None:
+        task = _registry.likelihood[settings.likelihood].task
     if settings.kinds and (settings.text is not None or is_image_file(data)):
         raise ValueError("--category, --number and --ignore describe columns of a table, not texts or images.")
     if settings.text is not None:

@@ -72,7 +72,8 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
     likelihood
         Distribution of y given the network's outputs. None takes the preset's: normal with a noise level for each row
         that stays within sight of y, `Gaussian(link="bounded")`, or for "paper" the paper's, `Gaussian()`; so does
-        "gaussian". Or another name, or an object; `mile.likelihoods` has the contract for one of your own.
+        "gaussian". Or another name, such as "negative_binomial" for counts, or an object; `mile.likelihoods` has the
+        contract for one of your own.
     encoder
         What turns X into numbers for the network: None standardizes arrays and frames of finite numbers, maps pixels
         to [0, 1], and takes a `TableEncoder` for all other tables. A name, or an object that follows the contract in

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from mile.likelihoods._quantiles import crps_by_integral
+from mile.likelihoods._quantiles import crps_by_integral, mixture_quantile
 from mile.likelihoods.base import Evaluate, Mixture, PerDraw, PerRow
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
@@ -39,6 +39,10 @@ class AbstractComponents(ABC):
     @abstractmethod
     def cdf(self, y: PerRow) -> PerDraw:
         """Return P(Y <= y) of one value per row."""
+
+    def cdf_below(self, y: PerRow) -> PerDraw:
+        """Return P(Y < y) of one value per row."""
+        return self.cdf(y)
 
     @abstractmethod
     def quantile(self, level: float) -> PerDraw:
@@ -78,6 +82,10 @@ class AbstractComponents(ABC):
         mean, std = self.mean, self.std
         below, above = math.sqrt((1.0 - level) / level), math.sqrt(level / (1.0 - level))
         return np.stack([(mean - below * std).min(axis=0), (mean + above * std).max(axis=0)])
+
+    def solve(self, evaluate: Evaluate, spread: PerDraw, guess: tuple[PerRow, PerRow], level: float) -> PerRow:
+        """Return the quantile of each row's mixture; `guess` is its mean and standard deviation."""
+        return mixture_quantile(evaluate, self.brackets(level), spread, guess, level)
 
     def evaluator(self, mixture: Mixture) -> Evaluate:
         """Return a function of y that gives the mixtures' distribution function and density."""

@@ -73,7 +73,7 @@ class GammaComponents(AbstractComponents):
         """Return P(Y <= y) of one value per row."""
         return special.gammainc(self.shape, self.shape * np.maximum(y, 0.0) / self.location)
 
-    def quantile(self, level: float) -> PerDraw:
+    def quantile(self, level: float | PerDraw) -> PerDraw:
         """Return the quantiles at one level."""
         return self.location * special.gammaincinv(self.shape, level) / self.shape
 

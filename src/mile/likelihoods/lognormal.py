@@ -65,7 +65,7 @@ class LogNormalComponents(AbstractComponents):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(y > 0.0, ndtr(self._standardize(y)), 0.0 * self.noise)
 
-    def quantile(self, level: float) -> PerDraw:
+    def quantile(self, level: float | PerDraw) -> PerDraw:
         """Return the quantiles at one level."""
         return np.exp(self.location + self.noise * ndtri(level))
 

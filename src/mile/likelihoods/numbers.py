@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import ClassVar, cast
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from mile._checks import check_count
 from mile._random import draw_seed
 from mile.features.numbers import Standardizer
-from mile.likelihoods._quantiles import mixture_quantile
 from mile.likelihoods._resolution import few_values
 from mile.likelihoods._rounding import refuse_extreme, refuse_rounded
 from mile.likelihoods._shown import STRIP_LEVELS
@@ -259,6 +258,14 @@ class Predictive(AbstractPredictive):
 
         return self._over_blocks(probability, self._standardize(y))
 
+    def pit(self, y: PerRow) -> PerRow:
+        """Return numbers that are uniform between 0 and 1 if the prediction is right: here P(Y <= y)."""
+        return self.cdf(y)
+
+    def inside(self, y: PerRow, level: float = 0.9) -> Bool[np.ndarray, " row"]:
+        """Return whether the central interval holds y, for one value per row."""
+        return np.abs(self.cdf(y) - 0.5) <= level / 2
+
     def quantile(self, q: "float | Sequence[float] | np.ndarray") -> np.ndarray:
         """Return the q-quantile of each row: (row,) for one level, (row, level) for several.
 
@@ -276,8 +283,7 @@ class Predictive(AbstractPredictive):
             evaluate, spread = components.evaluator(self._mixture), components.spread
             center, noise, ignorance = self._moments_of_mixture(components)
             guess = center, np.sqrt(noise + ignorance)
-            found = [mixture_quantile(evaluate, components.brackets(one), spread, guess, one) for one in levels]
-            return np.stack(found)
+            return np.stack([components.solve(evaluate, spread, guess, one) for one in levels])
 
         result = self._shift + self._scale * self._over_blocks(quantiles).T
         return result[:, 0] if np.ndim(q) == 0 else result
@@ -296,7 +302,7 @@ class Predictive(AbstractPredictive):
 
     def row_scores(self, y: PerRow, thinned: "Predictive | None" = None) -> dict[str, PerRow]:
         """Return log density, CRPS, squared error of the mean, and 1 where the 90 % interval holds y."""
-        inside = np.abs(self.cdf(y) - 0.5) <= 0.45
+        inside = np.abs(self.pit(y) - 0.5) <= 0.45
         squared_error = np.square(self.mean - y)
         found = super().row_scores(y)
         crps = (self if thinned is None else thinned).crps(y)

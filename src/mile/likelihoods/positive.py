@@ -6,6 +6,7 @@ A family derives from `AbstractPositive` and says the log density and the distri
 import math
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -43,6 +44,8 @@ class AbstractPositive(AbstractNumberLikelihood):
         else 0.001.
     """
 
+    allows_zero: ClassVar[bool] = False
+
     center: float | None = None
     spread: float | None = None
     below: float | None = None
@@ -67,17 +70,18 @@ class AbstractPositive(AbstractNumberLikelihood):
     def check(cls, y: np.ndarray) -> np.ndarray:
         """Return the response in float64, or name the first row that is not positive."""
         y = super().check(y)
-        wrong = np.flatnonzero(y <= 0.0)
+        wrong = np.flatnonzero(y < 0.0 if cls.allows_zero else y <= 0.0)
         if wrong.size:
             value = y[wrong[0]]
             advice = (
-                'likelihood="zero_adjusted" has a probability of zero of its own'
+                'likelihood="hurdle_lognormal" and "hurdle_gamma" have a probability of zero of its own'
                 if value == 0.0
                 else 'numbers of both signs need a likelihood such as "gaussian"'
             )
+            kind = "positive numbers and zero" if cls.allows_zero else "positive numbers only"
             raise ValueError(
-                f"y has {value:g} in row {wrong[0]} ({wrong.size:,} such rows), and a {cls.__name__} is of positive "
-                f"numbers only: {advice}."
+                f"y has {value:g} in row {wrong[0]} ({wrong.size:,} such rows), and a {cls.__name__} is of {kind}: "
+                f"{advice}."
             )
         return y
 
@@ -92,7 +96,7 @@ class AbstractPositive(AbstractNumberLikelihood):
     def check_encoded(self, y: Encoded, name: str) -> None:
         """Refuse what is not positive, also by rounding to float32."""
         super().check_encoded(y, name)
-        wrong = np.flatnonzero(~(y > 0.0))
+        wrong = np.flatnonzero(~((y >= 0.0) if self.allows_zero else (y > 0.0)))
         if wrong.size:
             raise ValueError(
                 f"{name} has {y[wrong[0]]:g} in row {wrong[0]}; a {type(self).__name__} needs positive numbers, no "

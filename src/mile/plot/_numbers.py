@@ -60,7 +60,7 @@ def intervals(
     """
     y, ax = one_per_row(predictive, y), new_axes(ax)
     mean = predictive.mean
-    inside = np.abs(predictive.cdf(y) - 0.5) <= level / 2
+    inside = predictive.inside(y, level)
     rows = np.argsort(mean, kind="stable")[even_choice(len(y), n_rows)]
     lower, upper = predictive.interval(level)[rows].T
     places, hit = np.arange(len(rows)), inside[rows]
@@ -119,7 +119,7 @@ def coverage(
 def pit(predictive: Predictive, y: Float[np.ndarray, " row"], *, ax: "Axes | None" = None) -> "Axes":
     """Draw the histogram of the predicted probabilities of being below the observed values, flat if all is well."""
     y, ax = one_per_row(predictive, y), new_axes(ax)
-    values = predictive.cdf(y)
+    values = predictive.pit(y)
     n_bins = int(np.clip(np.sqrt(len(y)), 4, 20))
     lower, upper = (len(y) * bound for bound in chance_band(len(y), 1.0 / n_bins))
     ax.axhspan(float(lower), float(upper), color=FAILED, alpha=0.2, linewidth=0, label="90 % by chance")

@@ -19,8 +19,8 @@ def cautions(rows: ObservedRows | None, assessment: Assessment | None) -> list[s
     found = []
     if rows is not None and rows.n_unusable:
         found.append(
-            f"{rows.n_unusable:,} of {rows.n_given:,} rows have no finite value or a label that training never saw; "
-            "they are left out."
+            f"{rows.n_unusable:,} of {rows.n_given:,} rows have no finite value or a label that training never saw, "
+            "or another value that the model cannot have; they are left out."
         )
     if assessment is None:
         return found
@@ -40,7 +40,7 @@ def _about_observations(y: np.ndarray) -> Iterator[str]:
 
 def _about_coverage(assessment: Assessment) -> Iterator[str]:
     n_rows = len(assessment.y)
-    inside = float(np.mean(np.abs(assessment.mile.cdf(assessment.y) - 0.5) <= _LEVEL / 2))
+    inside = float(np.mean(np.abs(assessment.mile.pit(assessment.y) - 0.5) <= _LEVEL / 2))
     excess = (inside - _LEVEL) / np.sqrt(_LEVEL * (1 - _LEVEL) / n_rows)
     said = f"the 90 % intervals hold {100 * inside:.0f} % of {n_rows:,} rows"
     if excess < -_STANDARD_ERRORS:

@@ -77,7 +77,7 @@ def test_no_draw_leaves_sight_of_the_data():
 
 
 def test_what_is_not_positive_is_refused_with_row_and_advice():
-    for value, advice in ((0.0, "zero_adjusted"), (-2.5, "both signs")):
+    for value, advice in ((0.0, "hurdle_lognormal"), (-2.5, "both signs")):
         y = np.array([3.0, 1.0, value, 2.0, value])
         with pytest.raises(ValueError, match=rf"y has {value:g} in row 2 \(2 such rows\).*{advice}"):
             MileRegressor(likelihood="lognormal").fit(np.arange(10.0).reshape(5, 2), y)
