@@ -207,3 +207,22 @@ class TestInspect:
 
     def test_needs_a_target(self, data):
         assert "--target must name the column to predict" in fail("inspect", data)
+
+
+class TestCompress:
+    def test_a_run_becomes_a_small_file_that_predicts(self, folder, data, regression):
+        run, _ = regression
+        small = folder / "small.mile"
+        answer = json.loads(succeed("compress", run, small, "--draws", "8", "--json", "--quiet").stdout)
+        assert answer["draws"] == 8
+        assert answer["bytes"] == small.stat().st_size
+        assert 0.0 < answer["expected_loss"]["value"] < 1.0
+        assert len(succeed("predict", small, data).stdout.splitlines()) == N_ROWS + 1
+
+    def test_a_file_needs_rows_to_choose_by(self, folder, data, regression):
+        whole, small = folder / "whole.mile", folder / "smaller.mile"
+        mile.load(regression[0]).save(whole)
+        assert "--data" in fail("compress", whole, small, "--draws", "8")
+        words = succeed("compress", whole, small, "--draws", "8", "--data", data).stdout
+        assert words.startswith("8 of ")
+        assert mile.load(small).fit_.chains.draws.shape[:2] == (8, 1)

@@ -332,6 +332,34 @@ def export(
 
 @app.command()
 @guarded
+@reads_data
+def compress(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="File to write, such as small.mile.")],
+    data: Annotated[
+        DataFile | None,
+        typer.Option(
+            parser=DataFile,
+            metavar="DATA",
+            help="Rows to choose by, best those of the fit; default: those that the run keeps.",
+        ),
+    ] = None,
+    target: OptionalTarget = None,
+    draws: Annotated[int | None, typer.Option(help="Draws to keep; default: 128.")] = None,
+    loss: Annotated[
+        float | None, typer.Option(help="Largest expected loss of LPPD, such as 0.005, instead of a number of draws.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a smaller model, by few draws that predict as all do, and say what that loses."""
+    from mile.cli import _compress
+
+    _compress.compress(Console(quiet=quiet, as_json=as_json), model, out, data, target, draws, loss)
+
+
+@app.command()
+@guarded
 def repair(
     run: Run,
     without: Annotated[

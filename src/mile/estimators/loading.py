@@ -205,6 +205,20 @@ def read_validation(run_dir: str | Path, fitted: Fit) -> ValidationRows | None:
     return ValidationRows(valid.x, fitted.response.decode(valid.y), valid.number) if len(valid) else None
 
 
+def read_training(run_dir: str | Path, fitted: Fit) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return encoded rows and observed values that a run was fitted on, each at its place in the user's table.
+
+    A place whose row was left out has another row of them. None if the run keeps no data.
+    """
+    folder = Path(run_dir)
+    if DATA not in _manifest(folder).files:
+        return None
+    train = _read_rows(folder).train
+    rows = np.zeros(int(train.number.max()) + 1, int)
+    rows[train.number] = np.arange(len(train))
+    return train.x[rows], fitted.response.decode(train.y)[rows]
+
+
 def _manifest(folder: Path) -> Manifest:
     """Read the manifest of a run in which no link leads elsewhere."""
     check_entries(folder)

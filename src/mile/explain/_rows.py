@@ -7,16 +7,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile.explain._columns import ColumnTable
-from mile.explain._thinned import ThinnedFit, left_out
+from mile.explain._thinned import ThinnedFit
 from mile.explain.importance import JudgedRows
+from mile.fitting.known_rows import are_training_rows, left_out
 from mile.fitting.result import Fit
-from mile.fitting.unseen import OutOfFold
 from mile.plot._style import even_choice
-
-_CHECKED_ROWS = 48
-# Nats, for the median row: rounding is far below. A category that is encoded by the mean response has another code for
-# a training row than for a new one, which changes its density a little; rows of another table are whole nats away.
-_SAME = 0.05
 
 
 class RowsToExplain(NamedTuple):
@@ -52,7 +47,7 @@ def choose_rows(
         If they cannot be the training rows, and must be.
     """
     unseen = fit.out_of_fold
-    is_known = unseen is not None and _are_training_rows(fit, unseen, table, y)
+    is_known = are_training_rows(fit, table.x, y)
     if out_of_fold and not is_known:
         raise ValueError(
             "out_of_fold=True asks for the rows that the model was fitted on, with their y and in their order, of a "
@@ -80,23 +75,6 @@ def judges(fit: Fit, rows: RowsToExplain, n_draws: int, label: object) -> Sequen
         JudgedRows(ThinnedFit.of(left_out(fit, fold, n_folds), n_draws, label), np.flatnonzero(rows.fold == fold))
         for fold in np.unique(rows.fold).tolist()
     ]
-
-
-def _are_training_rows(fit: Fit, unseen: OutOfFold, table: ColumnTable, y: np.ndarray | None) -> bool:
-    """Say whether rows have the log densities that the fit keeps of its training rows."""
-    if y is None or len(table) <= unseen.number.max():
-        return False
-    chosen = even_choice(len(unseen), _CHECKED_ROWS)
-    rows, folds = unseen.number[chosen], unseen.fold[chosen]
-    if not fit.response.usable(y[rows]).all():
-        return False
-    distance = np.full(len(chosen), np.inf)
-    for fold in np.unique(folds).tolist():
-        place = int(np.flatnonzero(fit.ok & (np.arange(len(fit.ok)) % unseen.n_folds == fold))[0])
-        here = np.flatnonzero(folds == fold)
-        found = fit.for_encoded.predictive(table.x[rows[here]], chains=[place]).log_prob(y[rows[here]])
-        distance[here] = np.abs(found - unseen.chain_log_density[place // unseen.n_folds, chosen[here]])
-    return bool(np.median(distance) < _SAME)
 
 
 def as_outcomes(y: np.ndarray | None, n_rows: int) -> np.ndarray | None:

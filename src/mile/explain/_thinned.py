@@ -1,14 +1,13 @@
 """A fit by a few hundred of its draws, which is what explanations ask."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from mile.features.base import Encoded
 from mile.fitting.result import Fit
-from mile.fitting.weighing import within_fold
 from mile.likelihoods.base import PerDraw, PerRow
 from mile.likelihoods.weights import DrawWeights
 
@@ -69,13 +68,6 @@ class ThinnedFit:
         n_draws = self.fit.chains.draws.shape[0] * self.draws_of_chain
         size = max(1, _MOST_CELLS // n_draws)
         return [slice(start, start + size) for start in range(0, max(n_rows, 1), size)]
-
-
-def left_out(fit: Fit, fold: int, n_folds: int) -> Fit:
-    """Return the fit by those chains, and members, that left a fold out."""
-    equal = np.concatenate([fit.ok / fit.ok.sum(), np.zeros(len(fit.ok))])
-    weights = equal if fit.weights is None else fit.weights
-    return replace(fit, weights=within_fold(weights, fold, fit.ok, n_folds))
 
 
 def resampled(
