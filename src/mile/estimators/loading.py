@@ -213,7 +213,7 @@ def read_training(run_dir: str | Path, fitted: Fit) -> tuple[np.ndarray, np.ndar
     folder = Path(run_dir)
     if DATA not in _manifest(folder).files:
         return None
-    train = _read_rows(folder).train
+    train = read_kept_rows(folder).train
     rows = np.zeros(int(train.number.max()) + 1, int)
     rows[train.number] = np.arange(len(train))
     return train.x[rows], fitted.response.decode(train.y)[rows]
