@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -66,7 +66,7 @@ class WithZeros(AbstractComponents, Generic[Base]):
         is_zero = rng.uniform(size=self.logit.shape) < self.chance
         return np.where(is_zero, 0.0, self.base.sample(rng))
 
-    def take(self, draws: Int[np.ndarray, "sample row"]) -> Self:
+    def take(self, draws: Int[np.ndarray, "sample row"]) -> "WithZeros[Base]":
         """Return one distribution for each sample and row: that of the draw with the given number."""
         return replace(self, logit=np.take_along_axis(self.logit, draws, axis=0), base=self.base.take(draws))
 
@@ -74,7 +74,7 @@ class WithZeros(AbstractComponents, Generic[Base]):
         """Return the log odds, and the arrays of the other distribution."""
         return self.logit, *self.base.parameters()
 
-    def with_parameters(self, arrays: Sequence[np.ndarray]) -> Self:
+    def with_parameters(self, arrays: Sequence[np.ndarray]) -> "WithZeros[Base]":
         """Return distributions of the same kind that are made of other arrays."""
         return replace(self, logit=arrays[0], base=self.base.with_parameters(arrays[1:]))
 

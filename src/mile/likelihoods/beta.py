@@ -126,8 +126,8 @@ class Beta(AbstractNumberLikelihood):
             self,
             center=center,
             spread=spread,
-            below=math.ceil(max((center - odds.min()) / spread, 1.0) + _MARGIN),
-            above=math.ceil(max((odds.max() - center) / spread, 1.0) + _MARGIN),
+            below=float(math.ceil(max((center - odds.min()) / spread, 1.0) + _MARGIN)),
+            above=float(math.ceil(max((odds.max() - center) / spread, 1.0) + _MARGIN)),
             precision=float(f"{precision:.2g}"),
             most=float(f"{max(most, 2.0 * precision):.2g}"),
         )

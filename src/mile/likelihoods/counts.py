@@ -143,8 +143,8 @@ class AbstractCount(AbstractNumberLikelihood):
             self,
             center=center,
             spread=spread,
-            below=math.ceil(max((center - math.log(lowest)) / spread, 1.0) + _MARGIN),
-            above=math.ceil(max((math.log(highest) - center) / spread, 1.0) + _MARGIN),
+            below=float(math.ceil(max((center - math.log(lowest)) / spread, 1.0) + _MARGIN)),
+            above=float(math.ceil(max((math.log(highest) - center) / spread, 1.0) + _MARGIN)),
         )
 
     def log_mean(self, numbers: ModuleType, raw: Values) -> Values:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from mile import _registry
 from mile._checks import check_number
 from mile._types import Outputs
+from mile.features.numbers import Standardizer
 from mile.likelihoods._masses import with_zeros
 from mile.likelihoods._quantiles import mixture_quantile
 from mile.likelihoods._zeros import WithZeros, start_of
@@ -22,10 +23,35 @@ from mile.likelihoods.base import (
     OutputsOfDraws,
     PerDraw,
     PerRow,
+    Tensors,
 )
 from mile.likelihoods.gamma import Gamma, GammaComponents
 from mile.likelihoods.lognormal import LogNormal, LogNormalComponents
-from mile.likelihoods.positive import AbstractPositive, PositivePredictive
+from mile.likelihoods.positive import AbstractPositive, PositivePredictive, unshifted
+
+
+@dataclass(frozen=True)
+class AmountResponse(AbstractResponse):
+    """Amounts divided by their standard deviation, so that zero stays zero."""
+
+    scale: Standardizer
+
+    def encode(self, y: np.ndarray) -> Encoded:
+        """Return scaled amounts in float32."""
+        return unshifted(self.scale).encode(y)
+
+    def decode(self, encoded: np.ndarray) -> np.ndarray:
+        """Return amounts."""
+        return unshifted(self.scale).decode(encoded)
+
+    def usable(self, y: np.ndarray) -> np.ndarray:
+        """Return which entries are finite and not negative."""
+        y = np.asarray(y, float)
+        return np.isfinite(y) & (y >= 0.0)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the scale, with a shift of zero."""
+        return unshifted(self.scale).tensors()
 
 
 @_registry.likelihood("hurdle_lognormal")
@@ -54,6 +80,14 @@ class HurdleLogNormal(LogNormal):
     def n_outputs(self) -> int:
         """Log location, log noise, log odds of zero."""
         return 3
+
+    def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
+        """Learn the standard deviation from the training rows."""
+        return AmountResponse(Standardizer.learn(y, rows, weight))
+
+    def restore_response(self, tensors: Tensors) -> AbstractResponse:
+        """Return the scale that a file has kept."""
+        return AmountResponse(Standardizer.read(tensors, ()))
 
     def fitted(self, y: Encoded) -> AbstractPositive:
         """Return this likelihood with what it takes from the response."""
@@ -101,6 +135,14 @@ class HurdleGamma(Gamma):
     def n_outputs(self) -> int:
         """Log mean, log variation, log odds of zero."""
         return 3
+
+    def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
+        """Learn the standard deviation from the training rows."""
+        return AmountResponse(Standardizer.learn(y, rows, weight))
+
+    def restore_response(self, tensors: Tensors) -> AbstractResponse:
+        """Return the scale that a file has kept."""
+        return AmountResponse(Standardizer.read(tensors, ()))
 
     def fitted(self, y: Encoded) -> AbstractPositive:
         """Return this likelihood with what it takes from the response."""
@@ -150,6 +192,12 @@ class HurdlePredictive(AtomPredictive, PositivePredictive):
     """Predictive distribution of an amount that may be zero; its log score at zero is that of a probability."""
 
     log_prob_label = "log density, or probability of 0"
+    _likelihood: HurdleLogNormal | HurdleGamma
+
+    def __init__(self, mixture: Mixture, likelihood: HurdleLogNormal | HurdleGamma, response: AbstractResponse) -> None:
+        super().__init__(mixture, likelihood, response)
+        # The response has no unit: scores of zeros do not change with the scale, so there are no standardized ones.
+        self._scale = float(response.decode(np.ones(1))[0])
 
     def log_prob(self, y: PerRow) -> PerRow:
         """Return the log predictive probability of zero, or density of another value, of one response per row."""

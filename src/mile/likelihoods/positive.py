@@ -116,8 +116,8 @@ class AbstractPositive(AbstractNumberLikelihood):
             self,
             center=center,
             spread=spread,
-            below=math.ceil(max(-standardized.min(), 1.0) + _MARGIN),
-            above=math.ceil(max(standardized.max(), 1.0) + _MARGIN),
+            below=float(math.ceil(max(-standardized.min(), 1.0) + _MARGIN)),
+            above=float(math.ceil(max(standardized.max(), 1.0) + _MARGIN)),
             floor=floor,
         )
 
