@@ -13,7 +13,10 @@ from mile.posterior import Posterior
 from mile.predict import predict
 from mile.storage import StoredDraws
 
-_SCORED_ROWS = 256  # validation rows of the running score
+_FEWEST_SCORED, _MOST_SCORED = 256, 2_000  # rows of the running score, so that it means something on tables
+_SCORED_WEIGHTS = (
+    4_000_000  # rows x weights of the network; of a large network few rows take as long as many of a small
+)
 _REMARK_ROWS = 512  # training rows whose outputs remarks are made of
 
 
@@ -33,7 +36,8 @@ class RunningScore:
         folds: Int[np.ndarray, " row"] | None = None,
         left_out: Int[np.ndarray, " chain"] | None = None,
     ) -> None:
-        chosen = np.linspace(0, len(rows) - 1, min(len(rows), _SCORED_ROWS)).astype(int)
+        most = int(np.clip(_SCORED_WEIGHTS // network.dimension, _FEWEST_SCORED, _MOST_SCORED))
+        chosen = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)
         self._network, self._likelihood, self._response, self._good = network, likelihood, response, good
         self._x, self._y, self._weight = rows.x[chosen], response.decode(rows.y[chosen]), rows.weight[chosen]
         self._total, self._count = np.full(len(chosen), -np.inf), np.zeros(len(chosen), int)

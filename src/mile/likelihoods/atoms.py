@@ -14,6 +14,8 @@ _SEED = 0  # of the randomized values: the same rows get the same ones
 class AtomPredictive(Predictive):
     """Predictive distribution of a number that may be a certain value with positive probability."""
 
+    caution_names = ("coverage",)  # an interval may be a single value, whose width says nothing of the spread
+
     def cdf_below(self, y: PerRow) -> PerRow:
         """Return P(Y < y) for one value per row."""
 
