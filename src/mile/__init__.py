@@ -24,6 +24,7 @@ _PUBLIC = {
     "RunMismatchError": "_errors",
     "StorageError": "_errors",
     "UntrustedFileError": "_errors",
+    "censored": "likelihoods.limits",
     "compare": "estimators.comparing",
     "fit": "fitting",
     "forecast_fit": "fitting.forecast",
@@ -79,8 +80,11 @@ if TYPE_CHECKING:
     from mile.fitting import Fit, fit
     from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
+    from mile.likelihoods.censored import Censored
     from mile.likelihoods.histogram import Histogram
     from mile.likelihoods.laplace import LaplaceNoise
+    from mile.likelihoods.limits import censored
+    from mile.likelihoods.log_logistic import LogLogistic
     from mile.likelihoods.mixture import NormalMixture
     from mile.likelihoods.skew import TwoPieceNormal
     from mile.likelihoods.student_t import StudentTNoise
