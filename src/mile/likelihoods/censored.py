@@ -218,6 +218,8 @@ def with_limits(chosen: Chosen[AbstractLikelihood], *, is_named: bool, y: np.nda
     """
     if issubclass(chosen.family, Censored):
         return chosen
+    if chosen.family.task != Censored.task:
+        raise ValueError("y has limits, such as those of survival times, which only a regressor takes.")
     limits = split(limits_of(y))
     finite = np.concatenate([ends[np.isfinite(ends)] for ends in limits])
     if not is_named and not (finite < 0.0).any():
