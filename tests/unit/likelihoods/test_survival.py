@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import runs
+from matplotlib.figure import Figure
 from scipy import integrate
 from sklearn.model_selection import cross_val_score
 
 import mile
-from mile import MileRegressor, metrics
+from mile import MileRegressor, metrics, plot
 
 SMALL = {
     "hidden_layer_sizes": (4,),
@@ -107,6 +108,15 @@ def test_the_score_is_the_concordance_and_files_keep_everything(model, tmp_path)
     again = mile.load(tmp_path / "model.mile")
     np.testing.assert_array_equal(again.predict_survival(x, TIMES), model.predict_survival(x, TIMES))
     assert again.lppd(x, y) == model.lppd(x, y)
+
+
+def test_figures_are_drawn_where_asked_for(model):
+    x, y = table(60, seed=1)
+    for function in (plot.survival, plot.survival_calibration):
+        ax = Figure().add_subplot()
+        assert function(model.predictive(x), y, ax=ax) is ax
+        assert "urvival of" in ax.get_title(loc="left") + ax.get_title()
+        assert ax.lines
 
 
 def test_a_log_density_is_of_the_scale_of_y(model):

@@ -297,9 +297,8 @@ class TestAxes:
             *((getattr(plot, name), fit) for name in ("trace", "energy", "step_size")),
             *((getattr(plot, name), diagnosis) for name in ("ess", "rhat", "variances", "virial")),
         ]
-        assert {function.__name__ for function, *_ in calls} | {"reliability", "confidence", "surprises"} == set(
-            plot.__all__
-        )
+        elsewhere = {"reliability", "confidence", "surprises", "differences", "survival", "survival_calibration"}
+        assert {function.__name__ for function, *_ in calls} | elsewhere == set(plot.__all__)
         for function, *arguments in calls:
             ax = Figure().add_subplot()
             assert function(*arguments, ax=ax) is ax
