@@ -24,6 +24,7 @@ _PUBLIC = {
     "RunMismatchError": "_errors",
     "StorageError": "_errors",
     "UntrustedFileError": "_errors",
+    "censored": "likelihoods.limits",
     "compare": "estimators.comparing",
     "fit": "fitting",
     "forecast_fit": "fitting.forecast",
@@ -80,9 +81,12 @@ if TYPE_CHECKING:
     from mile.fitting.forecast import forecast_fit
     from mile.likelihoods import Categorical, Gamma, Gaussian, LogNormal, Weibull
     from mile.likelihoods.beta import Beta
+    from mile.likelihoods.censored import Censored
     from mile.likelihoods.histogram import Histogram
     from mile.likelihoods.hurdle import HurdleGamma, HurdleLogNormal
     from mile.likelihoods.laplace import LaplaceNoise
+    from mile.likelihoods.limits import censored
+    from mile.likelihoods.log_logistic import LogLogistic
     from mile.likelihoods.mixture import NormalMixture
     from mile.likelihoods.negative_binomial import NegativeBinomial, ZeroInflatedNegativeBinomial
     from mile.likelihoods.ordered_classes import OrderedClasses

@@ -21,7 +21,8 @@ Number = float | Float[Array, ""]
 ChainNumber = Integer[Array, ""]  # of a chain in its run; names its random stream
 Features = Float[Array, "feature row"]
 Outputs = Float[Array, "output row"]
-Response = Float[Array, " row"] | Int[Array, " row"]  # numbers, or class codes 0..C-1
+# Numbers, class codes 0..C-1, or several numbers for each row, such as limits.
+Response = Float[Array, " row"] | Int[Array, " row"] | Float[Array, "row part"]
 # Arrays in any nesting, such as what a phase carries or the weights of another library's network. Only its maker knows
 # which nesting, and no type follows it through jax.tree; so it is Any, by this name and with this meaning alone.
 PyTree: TypeAlias = Any

@@ -10,7 +10,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 import numpy as np
 from jaxtyping import Float
 
+from mile.kaplan_meier import censoring_curve, kaplan_meier
+
 CALIBRATION_LEVELS = (0.5, 0.75, 0.9, 0.95)  # paper, definition of the calibration error
+_TIED = 1e-8  # relative distance of medians that count as equal
+_SMALLEST_SHARE = 1e-6  # of rows that are not lost from sight
 
 
 @runtime_checkable
@@ -78,6 +82,24 @@ class ScoredClasses(Scored, Protocol):
     @property
     def classes(self) -> np.ndarray:
         """The labels, in the order of the columns of `probs`."""
+        ...
+
+
+@runtime_checkable
+class ScoredTimes(Scored, Protocol):
+    """A prediction of values with limits, such as survival times."""
+
+    @property
+    def median(self) -> Float[np.ndarray, " row"]:
+        """Predictive medians."""
+        ...
+
+    def limits(self, y: np.ndarray) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """Return the ends that each observed row lies between."""
+        ...
+
+    def survival(self, times: np.ndarray) -> Float[np.ndarray, "row time"]:
+        """Return the probability of a value above each of the times."""
         ...
 
 
@@ -174,6 +196,95 @@ def reliability(
     return confidence, accurate, counts
 
 
+def concordance(predictive: ScoredTimes, y: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Return the share of pairs whose predicted medians have the order of the values (Harrell's C).
+
+    A pair counts if its order is known: the upper end of one lies below the lower end of the other, or both are the
+    same and the second value is known to be larger. Equal medians count one half. A weight multiplies those of a pair.
+    """
+    lower, upper = predictive.limits(y)
+    median, exact = predictive.median, lower == upper
+    weight = np.ones(len(lower)) if weight is None else weight
+    right = total = 0.0
+    for row in np.flatnonzero(np.isfinite(upper)):
+        later = (lower > upper[row]) | ((lower == upper[row]) & ~exact)
+        counted = weight[row] * weight[later]
+        ahead = median[later] - median[row]
+        close = np.abs(ahead) <= _TIED * np.abs(median[row])
+        right += float(counted @ np.where(close, 0.5, ahead > 0.0))
+        total += float(counted.sum())
+    return right / total if total else np.nan
+
+
+def integrated_brier(
+    predictive: ScoredTimes, y: np.ndarray, times: np.ndarray | None = None, train: np.ndarray | None = None
+) -> float:
+    """Return the squared error of survival probabilities, averaged over a span of time; lower is better.
+
+    Rows lost from sight before a time do not count for it, and those that stay count for them too, by one divided by
+    the probability of not being lost (Graf et al. 1999). NaN where y has other limits than these.
+
+    Parameters
+    ----------
+    predictive, y
+        A prediction, and what was observed.
+    times
+        At least two increasing times; the score is the trapezoidal integral divided by their span. None: twenty
+        between the tenth and the ninetieth percentile of the observed times.
+    train
+        The response of the training rows, from which the probability of being lost is estimated; None: from y.
+    """
+    lower, upper = predictive.limits(y)
+    if not _are_times(lower, upper):
+        return np.nan
+    times = evaluation_times(lower) if times is None else np.asarray(times, np.float64)
+    seen = (lower, upper) if train is None else predictive.limits(train)
+    kept = censoring_curve(seen[0], seen[0] == seen[1])
+    survival, event = predictive.survival(times), lower == upper
+    had = (lower[:, None] <= times) & event[:, None]
+    alive = lower[:, None] > times
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight_of_had = np.where(had, 1.0 / np.maximum(kept.at(lower), _SMALLEST_SHARE)[:, None], 0.0)
+        weight_of_alive = np.where(alive, 1.0 / np.maximum(kept.at(times), _SMALLEST_SHARE), 0.0)
+    scores = np.mean(np.square(survival) * weight_of_had + np.square(1.0 - survival) * weight_of_alive, axis=0)
+    return float(np.trapezoid(scores, times) / (times[-1] - times[0]))
+
+
+def survival_calibration(
+    predictive: ScoredTimes, y: np.ndarray, time: float | None = None, n_groups: int = 5
+) -> tuple[Float[np.ndarray, " group"], Float[np.ndarray, " group"], Float[np.ndarray, " group"]]:
+    """Return predicted survival of one time, what was observed (Kaplan and Meier), and rows, of groups of rows.
+
+    Groups have the same number of rows, from the lowest prediction to the highest. The time is by default the median
+    of the observed ones.
+    """
+    lower, upper = predictive.limits(y)
+    time = float(np.median(lower)) if time is None else time
+    survival = predictive.survival(np.array([time]))[:, 0]
+    groups = [rows for rows in np.array_split(np.argsort(survival, kind="stable"), n_groups) if len(rows)]
+    observed = [kaplan_meier(lower[rows], (lower == upper)[rows]).at(np.array([time]))[0] for rows in groups]
+    return np.array([survival[rows].mean() for rows in groups]), np.array(observed), np.array(list(map(len, groups)))
+
+
+def survival_calibration_error(predictive: ScoredTimes, y: np.ndarray) -> float:
+    """Return the mean distance of predicted to observed survival of the median time; NaN where y has other limits."""
+    if not _are_times(*predictive.limits(y)):
+        return np.nan
+    predicted, observed, rows = survival_calibration(predictive, y)
+    return float(np.average(np.abs(predicted - observed), weights=rows))
+
+
+def evaluation_times(observed: Float[np.ndarray, " row"]) -> Float[np.ndarray, " time"]:
+    """Return twenty times between the tenth and the ninetieth percentile of the observed ones."""
+    first, last = np.quantile(observed, [0.1, 0.9])
+    return np.linspace(first, last if last > first else first + 1.0, 20)
+
+
+def _are_times(lower: np.ndarray, upper: np.ndarray) -> bool:
+    """Say whether every row ends with an event, or is lost from sight."""
+    return bool(len(lower)) and bool(np.all(np.isfinite(lower) & ((lower == upper) | np.isinf(upper))))
+
+
 class Score(NamedTuple):
     """A score: how it is computed, its name in tables, and when it is good."""
 
@@ -201,6 +312,9 @@ SCORES: dict[str, Score] = {
     "interval_score_90": Score("score of 90 % intervals", interval_score, "lower", unit="y"),
     "sharpness_90": Score("width of 90 % intervals", lambda predictive, y: sharpness(predictive), "narrower", unit="y"),
     **{f"coverage_{100 * level:g}": _coverage_of(level) for level in CALIBRATION_LEVELS},
+    "concordance": Score("concordance", concordance, "higher"),
+    "integrated_brier": Score("integrated Brier score", integrated_brier, "lower"),
+    "survival_calibration": Score("calibration error at the median time", survival_calibration_error, "lower"),
     "accuracy": Score("accuracy", accuracy, "higher", unit="share"),
     "brier": Score("Brier score", brier, "lower"),
     "expected_calibration_error": Score("expected calibration error", expected_calibration_error, "lower"),

@@ -37,15 +37,18 @@ def pad_rows(x: Float[np.ndarray, "row feature"], y: np.ndarray, weight: np.ndar
     """Lay out a table for compiled code; no rows at all are allowed. Without `weight` each row counts once."""
     count, n_slots = len(x), row_bucket(len(x))
 
-    def pad(values: np.ndarray, filler: np.ndarray | float = 0.0) -> Array:
+    def pad(values: np.ndarray) -> Array:
         # Neither np.pad, which makes a further copy of a transposed table, nor jnp.asarray, which compiles.
-        padded = np.full((*values.shape[:-1], n_slots), filler, values.dtype)
+        padded = np.zeros((*values.shape[:-1], n_slots), values.dtype)
         padded[..., :count] = values
         return jax.device_put(padded)
 
     weight = np.ones(count, x.dtype) if weight is None else weight.astype(x.dtype)
-    response = pad(y, y[..., :1] if count else 0.0)  # where no likelihood is infinite
-    return PaddedRows(x=pad(x.T), y=response, weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32)))
+    response = np.zeros((n_slots, *y.shape[1:]), y.dtype)
+    response[:count], response[count:] = y, y[0] if count else 0.0  # where no likelihood is infinite
+    return PaddedRows(
+        x=pad(x.T), y=jax.device_put(response), weight=pad(weight), count=jax.device_put(np.asarray(count, np.int32))
+    )
 
 
 def row_bucket(count: int) -> int:

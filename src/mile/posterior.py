@@ -106,7 +106,7 @@ class Posterior(Target):
 
         rows = PaddedRows(
             x=take(self.rows.x),
-            y=take(self.rows.y),
+            y=jnp.moveaxis(take(jnp.moveaxis(self.rows.y, 0, -1)), -1, 0),
             weight=take(self.rows.weight) * scale,
             count=jnp.asarray(n_groups * _GROUP, jnp.int32),
         )

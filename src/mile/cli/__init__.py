@@ -18,6 +18,7 @@ from mile.cli._options import (
     Data,
     Draws,
     Drop,
+    Event,
     Folds,
     Force,
     Groups,
@@ -59,6 +60,7 @@ app = typer.Typer(
 def fit(
     data: Data,
     target: Target = None,
+    event: Event = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
     task: Task = "auto",
     drop: Drop = None,
@@ -100,7 +102,9 @@ def fit(
         Console(quiet=quiet, as_json=as_json),
         _fit.cluster(dask, dask_verify, dask_tls_ca, dask_tls_cert, dask_tls_key),
     )
-    _fit.fit(console, data, target, drop or [], task, settings, out, time_limit, seed, save, place, groups, order)
+    _fit.fit(
+        console, data, target, drop or [], task, settings, out, time_limit, seed, save, place, groups, order, event
+    )
 
 
 @app.command()
@@ -159,6 +163,9 @@ def predict(
     ] = None,
     interval: Annotated[float, typer.Option(help="Probability that the interval shall hold.")] = 0.9,
     quantiles: Annotated[str | None, typer.Option(help="Levels such as 0.05,0.5,0.95, a column each.")] = None,
+    times: Annotated[
+        str | None, typer.Option(help="Times such as 365,730: the probability to survive each of them, a column each.")
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Columns to copy beside the predictions, with commas; default: those that identify rows."),
@@ -175,7 +182,7 @@ def predict(
     """Predict every row of a table: mean, standard deviation and interval, or label and probabilities."""
     from mile.cli import _use
 
-    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas, conformal)
+    _use.predict(Console(quiet=quiet), model, data, out, interval, quantiles, keep, keep_formulas, conformal, times)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import numpy as np
 
 from mile.cli._reading import DataFile
 from mile.cli._target import LIKELIHOODS, TASKS, decide, known_rows, with_gaps
+from mile.cli._times import read_times
 from mile.estimators.loading import Model
 from mile.features.frame import Frame
 from mile.fitting.result import Fit
@@ -22,6 +23,7 @@ class LearningInput(NamedTuple):
     task: str
     reason: str
     target: str
+    event: str | None = None  # column that says whether times ended with an event
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,7 +58,12 @@ def _names(text: str, table: Table) -> list[str]:
 
 
 def read_problem(
-    data: DataFile, target: str, drop: list[str], task: str, kinds: Mapping[str, str] | None = None
+    data: DataFile,
+    target: str,
+    drop: list[str],
+    task: str,
+    kinds: Mapping[str, str] | None = None,
+    event: str | None = None,
 ) -> LearningInput:
     """Read a table and decide what kind of response it has; `kinds` says what columns are."""
     if task not in TASKS:
@@ -65,15 +72,18 @@ def read_problem(
     table.column(target)  # must be there
     for name in drop:
         table.column(name)
-    features = tuple(name for name in table.columns if name != target and name not in drop)
+    features = tuple(name for name in table.columns if name not in (target, event) and name not in drop)
     if not features:
         raise ValueError(f"{data} has no column besides {target!r} to predict it from.")
-    known = known_rows(table, target)
-    task, reason = decide(table.take(known), target, task)
-    y = with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
-    if table.is_plain(features) and not kinds:
-        return LearningInput(table.matrix(features), y, features, task, reason, target)
-    return LearningInput({name: table.column(name) for name in features}, y, features, task, reason, target)
+    if event is None:
+        known = known_rows(table, target)
+        task, reason = decide(table.take(known), target, task)
+        y = with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
+    else:
+        y, task, reason = read_times(table, target, event), "regression", f"{event!r} says which times are censored"
+    is_plain = table.is_plain(features) and not kinds
+    x = table.matrix(features) if is_plain else {name: table.column(name) for name in features}
+    return LearningInput(x, y, features, task, reason, target, event)
 
 
 def features_for(model: Model, table: Table, target: str | None) -> np.ndarray | Frame:
@@ -84,7 +94,7 @@ def features_for(model: Model, table: Table, target: str | None) -> np.ndarray |
         return Frame.of({name: table.column(name) for name in names if name in used or name in table.columns})
     n_features = getattr(model, "n_features_in_", fitted(model).network.n_inputs)
     if names is None:
-        names = tuple(name for name in table.columns if name != target)
+        names = tuple(name for name in table.columns if name not in (target, getattr(model, "event_name_", None)))
         if len(names) != n_features:
             raise ValueError(
                 f"The model was fitted on {n_features} columns without names, and {table.source} has {len(names)}."
@@ -106,7 +116,9 @@ def kept_columns(model: Model, table: Table, keep: str | None) -> dict[str, np.n
 
 def response_for(model: Model, table: Table, target: str) -> np.ndarray:
     """Return the observed response in the type that the model knows."""
-    fit = fitted(model)
+    fit, event = fitted(model), getattr(model, "event_name_", None)
+    if event is not None:
+        return read_times(table, target, event)
     return fit.response.cast(fit.likelihood.read(table, target))
 
 

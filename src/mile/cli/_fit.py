@@ -108,11 +108,12 @@ def fit(
     place: DaskBackend | None = None,
     groups: str | None = None,
     order: str | None = None,
+    event: str | None = None,
 ) -> None:
     """Fit a table or images and keep the run."""
     folding = _folding(data, settings, groups, order)
     drop = drop if groups is None or groups in drop else [*drop, groups]  # new groups have labels of their own
-    problem, settings = _read(data, target, drop, task, settings)
+    problem, settings = _read(data, target, drop, task, settings, event)
     data.forget()
     run = out or data.run
     console.say(_describe(data, problem))
@@ -130,16 +131,18 @@ def fit(
     if len(problem.shape) > 2:
         estimator.fit(problem.x, problem.y)
     else:
-        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, **folding)
+        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, event=problem.event, **folding)
     _finish(console, run, estimator, time.perf_counter() - began, save)
 
 
 def _read(
-    data: DataFile, target: str | None, drop: list[str], task: str, settings: Settings
+    data: DataFile, target: str | None, drop: list[str], task: str, settings: Settings, event: str | None = None
 ) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
     if task == "auto" and settings.likelihood is not None:
         task = _registry.likelihood[settings.likelihood].task
+    if event is not None and (settings.text is not None or is_image_file(data)):
+        raise ValueError("--event is for tables, not for texts or images.")
     if settings.kinds and (settings.text is not None or is_image_file(data)):
         raise ValueError("--category, --number and --ignore describe columns of a table, not texts or images.")
     if settings.text is not None:
@@ -148,7 +151,7 @@ def _read(
         return read_image_problem(data, target, drop, task), settings.for_images()
     if target is None:
         raise ValueError("--target must name the column to predict.")
-    return read_problem(data, target, drop, task, settings.kinds), settings
+    return read_problem(data, target, drop, task, settings.kinds, event), settings
 
 
 def _folding(data: DataFile, settings: Settings, groups: str | None, order: str | None) -> dict[str, np.ndarray]:

@@ -25,6 +25,12 @@ Target = Annotated[
 OptionalTarget = Annotated[
     str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
 ]
+Event = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says whether the time of --target ended with an event (1, true) or was censored (0, false)."
+    ),
+]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")]
 Category = Annotated[
     list[str] | None,

@@ -40,15 +40,16 @@ def predict(
     keep: str | None = None,
     keep_formulas: bool = False,
     conformal: bool = False,
+    times: str | None = None,
 ) -> None:
     """Predict every row of a table."""
     if not 0.0 < interval < 1.0:
         raise ValueError(f"--interval must lie strictly between 0 and 1; got {interval:g}.")
-    levels = _levels(quantiles)
+    levels, wanted = _levels(quantiles), _times(times)
     loaded = load_model(model)
     rows, kept = _features(loaded, data, keep)
     predictive = fitted(loaded).for_encoded.predictive(rows)
-    columns = predictive.columns(interval, levels)
+    columns = predictive.columns(interval, levels) | (predictive.survival_columns(wanted) if wanted else {})
     if conformal:
         ends = conformal_interval(fitted(loaded).for_encoded, rows, interval).T
         columns |= {f"{end}_{100 * interval:g}": column for end, column in zip(("lower", "upper"), ends, strict=True)}
@@ -267,6 +268,13 @@ def _seconds(model: Path, notes: list[str]) -> float | None:
         return None
     notes.append("The time is that from the run's first file to its last, pauses included.")
     return run_seconds(model)
+
+
+def _times(text: str | None) -> list[float]:
+    try:
+        return [float(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--times must be numbers, such as 365,730; got {text!r}.") from None
 
 
 def _levels(text: str | None) -> list[float]:

@@ -104,7 +104,7 @@ class Dataset:
         return self.train.x
 
     @property
-    def y_train(self) -> Float[np.ndarray, " row"] | Int[np.ndarray, " row"]:
+    def y_train(self) -> Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]:
         """Encoded response of the training rows."""
         return self.train.y
 
@@ -114,7 +114,7 @@ class Dataset:
         return self.valid.x
 
     @property
-    def y_valid(self) -> Float[np.ndarray, " row"] | Int[np.ndarray, " row"]:
+    def y_valid(self) -> Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]:
         """Encoded response of the validation rows."""
         return self.valid.y
 

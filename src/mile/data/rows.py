@@ -16,7 +16,7 @@ class Rows:
     Attributes
     ----------
     x, y
-        Features in float32, and the response as the likelihood encodes it.
+        Features in float32, and the response as the likelihood encodes it: one number for each row, or several.
     weight
         How many times each row counts in the log likelihood.
     number
@@ -24,7 +24,7 @@ class Rows:
     """
 
     x: Float[np.ndarray, "row feature"]
-    y: Float[np.ndarray, " row"] | Int[np.ndarray, " row"]
+    y: Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]
     weight: Float[np.ndarray, " row"]
     number: Int[np.ndarray, " row"]
 
@@ -43,7 +43,7 @@ class Rows:
             If shapes do not fit together, or a value is not finite; messages name `part`.
         """
         x, y = np.asarray(x), np.asarray(y)
-        if x.ndim != 2 or x.shape[1] < 1 or y.shape != x.shape[:1]:
+        if x.ndim != 2 or x.shape[1] < 1 or y.shape[:1] != x.shape[:1] or y.shape[1:] == (1,) or y.ndim > 2:
             raise ValueError(
                 f"x_{part} must have shape (rows, features) and y_{part} shape (rows,); got {x.shape} and {y.shape}."
             )
@@ -56,7 +56,7 @@ class Rows:
             )
         weight = np.ones(len(y), np.float32) if weight is None else np.asarray(weight, np.float32)
         number = np.arange(len(y)) if number is None else np.asarray(number, np.int64)
-        if weight.shape != y.shape or number.shape != y.shape:
+        if weight.shape != y.shape[:1] or number.shape != y.shape[:1]:
             raise ValueError(f"weight_{part} and row_{part} must have one entry for each of the {len(y)} rows.")
         if not (np.isfinite(weight).all() and (weight >= 0).all()):
             raise ValueError(f"weight_{part} must be finite and not negative.")

@@ -180,7 +180,7 @@ def train(
 
 def _epoch(training: Training, key: Array, member: Member, posterior: Posterior, validation: PaddedRows) -> Member:
     network, likelihood, rows = posterior.network, posterior.likelihood, posterior.rows
-    shuffle = jax.random.uniform(key, rows.y.shape)
+    shuffle = jax.random.uniform(key, rows.y.shape[:1])
     schedule = training.schedule
     factor = None if schedule is None else schedule.factor(member.epoch, training.max_epochs)
     update = partial(_update, training, network, likelihood)

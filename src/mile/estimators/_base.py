@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
 
@@ -36,6 +37,8 @@ from mile.features.table import TableEncoder
 from mile.fitting.forecast import Forecast, forecast_fit
 from mile.fitting.job import plan
 from mile.fitting.running import run_job
+from mile.likelihoods.limits import censored as as_censored
+from mile.likelihoods.limits import has_limits, limits_of
 from mile.networks.base import Network
 from mile.sampling.chains import seed_for
 
@@ -53,6 +56,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         *,
         groups: Labels | None = None,
         order: Labels | None = None,
+        censored: ArrayLike | None = None,
     ) -> Self:
         """Fit the ensemble.
 
@@ -65,7 +69,8 @@ class AbstractMileEstimator(AbstractFittedModel):
             `network` that takes them, numeric and finite.
         y
             Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones. Rows without
-            one are left out, with a warning.
+            one are left out, with a warning. Or for a regressor survival times, as a structured array of
+            (boolean event, time) that scikit-survival has, or what `mile.censored` returns.
         sample_weight
             How many times each row counts, shape (rows,): it multiplies the row's log likelihood, so a weight of 2
             equals the row twice, and a weight of 0 leaves it out. None: each row counts once.
@@ -74,6 +79,9 @@ class AbstractMileEstimator(AbstractFittedModel):
             groups: customers, say, or patients.
         order
             A number or date for each row. Folds are then stretches of time.
+        censored
+            Which entries of y are limits: "none", "right" (the value is larger) or "left" for each row, or the upper
+            ends of intervals whose lower ends are y. The same as passing `mile.censored(y, censored)` for y.
 
         Returns
         -------
@@ -87,7 +95,9 @@ class AbstractMileEstimator(AbstractFittedModel):
         FitFailedError
             If every chain failed.
         """
-        return self._fit_named(X, y, None, getattr(y, "name", None), sample_weight, groups, order)
+        name, self.event_name_ = getattr(y, "name", None), None
+        y = y if censored is None else as_censored(y, censored)
+        return self._fit_named(X, y, None, name, sample_weight, groups, order)
 
     def fit_columns(
         self,
@@ -97,6 +107,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         target: str | None = None,
         sample_weight: WeightsLike | None = None,
         *,
+        event: str | None = None,
         groups: Labels | None = None,
         order: Labels | None = None,
     ) -> Self:
@@ -110,10 +121,13 @@ class AbstractMileEstimator(AbstractFittedModel):
             One name per column of X.
         target
             Name of y.
+        event
+            Name of the column that says which times are censored.
         """
         n_columns = len(X) if isinstance(X, Mapping) else np.shape(np.asarray(X))[1]
         if len(columns) != n_columns:
             raise ValueError(f"columns must be one name for each of the {n_columns} columns; got {len(columns)}.")
+        self.event_name_ = event
         return self._fit_named(X, y, columns, target, sample_weight, groups, order)
 
     def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
@@ -155,8 +169,9 @@ class AbstractMileEstimator(AbstractFittedModel):
         order: Labels | None = None,
     ) -> LearningTask:
         """Check the data and return what is to be learned, without rows of weight zero."""
-        family = choose_likelihood(self.likelihood, self._usual(0).likelihood, self._task).family
-        x, response, usual, known = self._checked(X, y, numeric=family.is_numeric)
+        y = limits_of(y) if has_limits(y) else y
+        family = choose_likelihood(self.likelihood, self._usual(0).likelihood, self._task, y).family
+        x, response, usual, known = self._checked(X, y, numeric=family.is_numeric and not has_limits(y))
         sample_weight = check_weights(sample_weight, x)
         folding = check_folding(groups, order, len(x), may_rotate=self._folds(len(x)) > 0)
         number = np.arange(len(x)) if known is None else known
@@ -169,7 +184,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         if len(counted) < len(x):
             x, response, number = take_rows(x, counted), response[counted], number[counted]
             weight, folding = None if weight is None else weight[counted], folding.take(counted)
-        chosen = choose_likelihood(self.likelihood, self._usual(len(x)).likelihood, self._task)
+        chosen = choose_likelihood(self.likelihood, self._usual(len(x)).likelihood, self._task, response)
         response = (chosen.given or chosen.family).check(response)
         likelihood = chosen.given or chosen.family.for_response(response)
         return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number, folding)

@@ -8,15 +8,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mile import metrics
 from mile._checks import check_flag
-from mile.estimators._base import AbstractMileEstimator
-from mile.features.accepted import InputLike
+from mile.estimators._survival import AbstractSurvivalModel
+from mile.estimators._task import check_weights
+from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.fitting.conformal import conformal_interval
 from mile.likelihoods import Predictive
 from mile.predict import DEFAULT_MEMORY
 
 
-class MileRegressor(RegressorMixin, AbstractMileEstimator):
+class MileRegressor(RegressorMixin, AbstractSurvivalModel):
     """Regression with calibrated uncertainty from a Microcanonical Langevin Ensemble.
 
     A network with two outputs, location and log scale, gives each row its own noise level. K such networks
@@ -148,9 +150,20 @@ class MileRegressor(RegressorMixin, AbstractMileEstimator):
         return cast(Predictive, super().predictive(X, memory))
 
     def predict(self, X: InputLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Return the predictive mean, and with `return_std` also the standard deviation."""
+        """Return the predictive mean, and with `return_std` also the standard deviation.
+
+        Where the distribution may have no mean, as those of survival times, it is the median.
+        """
         predictive = self.predictive(X)
-        return (predictive.mean, predictive.std) if return_std else predictive.mean
+        return (predictive.point, predictive.std) if return_std else predictive.point
+
+    def score(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> float:
+        """Return R squared of the predictions; of a response with limits, the concordance of the medians."""
+        predictive = self.predictive(X)
+        if "concordance" not in predictive.score_names:
+            return super().score(X, y, sample_weight)
+        timed = cast(metrics.ScoredTimes, predictive)
+        return metrics.concordance(timed, np.asarray(y), check_weights(sample_weight, predictive.point))
 
     def predict_interval(
         self, X: InputLike, level: float = 0.9, *, conformal: bool = False

@@ -15,6 +15,8 @@ from mile.features.base import AbstractFeatureEncoder, Encoded, Table
 from mile.features.frame import Frame
 from mile.features.kinds import KINDS
 from mile.likelihoods import AbstractLikelihood
+from mile.likelihoods.censored import with_limits
+from mile.likelihoods.limits import has_limits
 
 _MOST_REMARKS = 5  # sentences in a warning
 _AT_RANDOM = Folding()
@@ -46,10 +48,13 @@ class LearningTask(NamedTuple):
         return self.x.shape[1:]
 
 
-def choose_likelihood(given: object, usual: str | AbstractLikelihood, task: str) -> Chosen[AbstractLikelihood]:
+def choose_likelihood(
+    given: object, usual: str | AbstractLikelihood, task: str, y: object = None
+) -> Chosen[AbstractLikelihood]:
     """Return the likelihood that an estimator was given by name or as an object.
 
-    None takes the default, and so does the name of its family: "gaussian" has the preset's link.
+    None takes the default, and so does the name of its family: "gaussian" has the preset's link. Where y has limits, it
+    is the likelihood of these with that family.
 
     Raises
     ------
@@ -61,7 +66,7 @@ def choose_likelihood(given: object, usual: str | AbstractLikelihood, task: str)
     if chosen.family.task != task:
         names = [name for name, known in _registry.likelihood.classes.items() if known.task == task]
         raise ValueError(f"likelihood must be for {task}, one of {sorted(names)} or such an object; got {given!r}.")
-    return chosen
+    return with_limits(chosen, is_named=given is not None, y=y) if has_limits(y) else chosen
 
 
 def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeatureEncoder:

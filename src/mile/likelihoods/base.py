@@ -19,7 +19,8 @@ from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
 HeadName = Literal["gaussian", "categorical", "bounded_gaussian"]
-Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"]  # y as compiled code takes it
+# y as compiled code takes it; several numbers for each row are its second axis.
+Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]
 Tensors = Mapping[str, np.ndarray]
 OutputsOfDraws = Float[np.ndarray, "draw output row"]
 PerDraw = Float[np.ndarray, "draw row"]
@@ -243,6 +244,16 @@ class AbstractPredictive(ABC):
     def row_scores(self, y: np.ndarray, thinned: "AbstractPredictive | None" = None) -> dict[str, PerRow]:
         """Return scores of single rows, by name; `thinned` is the same by fewer draws, for scores that take long."""
         return {"lppd": self.log_prob(y)}
+
+    def survival_columns(self, times: Sequence[float]) -> dict[str, np.ndarray]:
+        """Return the probability of a value above each of the times, as columns of a table.
+
+        Raises
+        ------
+        ValueError
+            If this is no prediction of times.
+        """
+        raise ValueError(f"survival at times needs a model of a response with limits; this is a {type(self).__name__}.")
 
     def row_values(self, y: np.ndarray) -> dict[str, PerRow]:
         """Return what a file keeps of single rows besides their scores, by name."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from mile import _registry
 from mile._checks import check_choice, check_number
@@ -15,9 +15,9 @@ from mile.likelihoods._links import LINKS, SCALE_LIMIT, SMALLEST_SCALE
 from mile.likelihoods._quantiles import half_mean_difference
 from mile.likelihoods._resolution import resolution_of
 from mile.likelihoods._scaled import outlier_remarks
+from mile.likelihoods._special import log_normal_cdf
 from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
-from mile.likelihoods.components import AbstractComponents
-from mile.likelihoods.numbers import AbstractNumberLikelihood
+from mile.likelihoods.censorable import AbstractCensorable, AbstractTailedComponents
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -28,7 +28,7 @@ _MOST_PAIRED = 500  # components; their pairs are as many as points of an integr
 
 @_registry.likelihood("gaussian")
 @dataclass(frozen=True)
-class Gaussian(AbstractNumberLikelihood):
+class Gaussian(AbstractCensorable):
     """Normal response with a network output for its location and one for its log standard deviation.
 
     Parameters
@@ -81,6 +81,14 @@ class Gaussian(AbstractNumberLikelihood):
         standardized = (y - outputs[0]) * jnp.exp(-log_scale)
         return -log_scale - 0.5 * jnp.square(standardized) - _LOG_SQRT_TWO_PI
 
+    def log_cdf(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
+        """Return ln P(Y <= y) of each row."""
+        return log_normal_cdf((y - outputs[0]) * jnp.exp(-LINKS[self.link](jnp, outputs[1], self._floor)))
+
+    def log_survival(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
+        """Return ln P(Y > y) of each row."""
+        return log_normal_cdf((outputs[0] - y) * jnp.exp(-LINKS[self.link](jnp, outputs[1], self._floor)))
+
     def components(self, outputs: OutputsOfDraws) -> "NormalComponents":
         """Return the normal distributions of outputs."""
         location, raw = np.moveaxis(outputs.astype(np.float64), 1, 0)
@@ -93,7 +101,7 @@ class Gaussian(AbstractNumberLikelihood):
 
 
 @dataclass(frozen=True, eq=False)
-class NormalComponents(AbstractComponents):
+class NormalComponents(AbstractTailedComponents):
     """Normal distributions of each row under each draw."""
 
     location: PerDraw
@@ -125,6 +133,20 @@ class NormalComponents(AbstractComponents):
     def cdf(self, y: PerRow) -> PerDraw:
         """Return P(Y <= y) of one value per row."""
         return ndtr((y - self.location) / self.scale)
+
+    def log_cdf(self, y: PerRow) -> PerDraw:
+        """Return ln P(Y <= y) of one value per row."""
+        return log_ndtr((y - self.location) / self.scale)
+
+    def log_survival(self, y: PerRow) -> PerDraw:
+        """Return ln P(Y > y) of one value per row."""
+        return log_ndtr((self.location - y) / self.scale)
+
+    def mean_below(self, limit: float) -> PerDraw:
+        """Return E min(Y, limit)."""
+        z = (limit - self.location) / self.scale
+        density = np.exp(-0.5 * np.square(z) - _LOG_SQRT_TWO_PI)
+        return self.location * ndtr(z) + limit * ndtr(-z) - self.scale * density
 
     def quantile(self, level: float) -> PerDraw:
         """Return the quantiles at one level."""

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from mile import _registry
 from mile._types import Outputs
-from mile.likelihoods._special import LOG_SQRT_TWO_PI
+from mile.likelihoods._special import LOG_SQRT_TWO_PI, log_normal_cdf
 from mile.likelihoods.base import OutputsOfDraws, PerDraw, PerRow
-from mile.likelihoods.components import AbstractComponents
-from mile.likelihoods.positive import AbstractPositive
+from mile.likelihoods.censorable import AbstractCensorablePositive, AbstractTailedComponents
 
 
 @_registry.likelihood("lognormal")
 @dataclass(frozen=True)
-class LogNormal(AbstractPositive):
+class LogNormal(AbstractCensorablePositive):
     """Positive response whose logarithm is normal, such as prices: outputs for location and log noise of ln y."""
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
@@ -26,13 +25,25 @@ class LogNormal(AbstractPositive):
         standardized = (log_y - self.log_location(jnp, outputs[0])) * jnp.exp(-log_noise)
         return -log_noise - log_y - 0.5 * jnp.square(standardized) - LOG_SQRT_TWO_PI
 
+    def log_cdf(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
+        """Return ln P(Y <= y) of each row."""
+        return log_normal_cdf(self._standardize(outputs, y))
+
+    def log_survival(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
+        """Return ln P(Y > y) of each row."""
+        return log_normal_cdf(-self._standardize(outputs, y))
+
+    def _standardize(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
+        noise = jnp.exp(self.log_noise(jnp, outputs[1]))
+        return (jnp.log(y) - self.log_location(jnp, outputs[0])) / noise
+
     def components(self, outputs: OutputsOfDraws) -> "LogNormalComponents":
         """Return the lognormal distributions of outputs."""
         return LogNormalComponents(*self.links(outputs))
 
 
 @dataclass(frozen=True, eq=False)
-class LogNormalComponents(AbstractComponents):
+class LogNormalComponents(AbstractTailedComponents):
     """Lognormal distributions of each row under each draw."""
 
     location: PerDraw  # of ln y
@@ -64,6 +75,23 @@ class LogNormalComponents(AbstractComponents):
         """Return P(Y <= y) of one value per row."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(y > 0.0, ndtr(self._standardize(y)), 0.0 * self.noise)
+
+    def log_cdf(self, y: PerRow) -> PerDraw:
+        """Return ln P(Y <= y) of one value per row."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(y > 0.0, log_ndtr(self._standardize(y)), -np.inf)
+
+    def log_survival(self, y: PerRow) -> PerDraw:
+        """Return ln P(Y > y) of one value per row."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(y > 0.0, log_ndtr(-self._standardize(y)), 0.0 * self.noise)
+
+    def mean_below(self, limit: float) -> PerDraw:
+        """Return E min(Y, limit)."""
+        if limit <= 0.0:
+            return np.full(self.noise.shape, min(limit, 0.0))
+        z = (np.log(limit) - self.location) / self.noise
+        return self.mean * ndtr(z - self.noise) + limit * ndtr(-z)
 
     def quantile(self, level: float | PerDraw) -> PerDraw:
         """Return the quantiles at one level."""

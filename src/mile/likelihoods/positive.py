@@ -20,9 +20,9 @@ from mile.likelihoods.base import AbstractResponse, Encoded, Mixture, OutputsOfD
 from mile.likelihoods.numbers import AbstractNumberLikelihood, Predictive, ScaledResponse
 
 _MOST_NOISE = 2.0  # in spreads of ln y
-_LEAST_NOISE = 1e-3  # below it float32 has no digits for a gamma density
-_LEAST_SPREAD = 1e-3
-_MARGIN = 1.0  # spreads that locations may lie beyond the smallest and the largest ln y
+LEAST_NOISE = 1e-3  # below it float32 has no digits for a gamma density
+LEAST_SPREAD = 1e-3
+MARGIN = 1.0  # spreads that locations may lie beyond the smallest and the largest ln y
 _UNKNOWN_REACH = 5.0  # before the response has been seen
 
 
@@ -59,7 +59,7 @@ class AbstractPositive(AbstractNumberLikelihood):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), positive=True)
         if self.floor is not None:
-            check_number("floor", self.floor, smallest=_LEAST_NOISE, largest=1.0)
+            check_number("floor", self.floor, smallest=LEAST_NOISE, largest=1.0)
 
     @property
     def n_outputs(self) -> int:
@@ -108,16 +108,16 @@ class AbstractPositive(AbstractNumberLikelihood):
         if self.center is not None:
             return self
         logs = np.log(np.asarray(y, np.float64))
-        spread = max(float(f"{np.std(logs):.2g}"), _LEAST_SPREAD) if len(logs) else 1.0
+        spread = max(float(f"{np.std(logs):.2g}"), LEAST_SPREAD) if len(logs) else 1.0
         center = round(float(np.mean(logs)) / spread, 1) * spread if len(logs) else 0.0
         standardized = (logs - center) / spread if len(logs) else np.zeros(1)
-        floor = self.floor or max(resolution_of(standardized.astype(np.float32)) or 0.0, _LEAST_NOISE)
+        floor = self.floor or max(resolution_of(standardized.astype(np.float32)) or 0.0, LEAST_NOISE)
         return replace(
             self,
             center=center,
             spread=spread,
-            below=float(math.ceil(max(-standardized.min(), 1.0) + _MARGIN)),
-            above=float(math.ceil(max(standardized.max(), 1.0) + _MARGIN)),
+            below=float(math.ceil(max(-standardized.min(), 1.0) + MARGIN)),
+            above=float(math.ceil(max(standardized.max(), 1.0) + MARGIN)),
             floor=floor,
         )
 
@@ -128,7 +128,7 @@ class AbstractPositive(AbstractNumberLikelihood):
 
     def log_noise(self, numbers: ModuleType, raw: Values) -> Values:
         """Return the log of the noise of ln y that the second output stands for."""
-        floor = self.floor or _LEAST_NOISE
+        floor = self.floor or LEAST_NOISE
         return math.log(self.spread or 1.0) + within(numbers, raw, math.log(floor), math.log(_MOST_NOISE))
 
     def links(self, outputs: OutputsOfDraws) -> tuple[PerDraw, PerDraw]:

@@ -60,6 +60,12 @@ class DrawWeights:
             return np.median(of_draws, axis=0)
         return np.quantile(of_draws, 0.5, axis=0, weights=self.values, method="inverted_cdf")
 
+    def quantile(self, of_draws: Float[np.ndarray, "draw ..."], level: float) -> Float[np.ndarray, "..."]:
+        """Return a quantile over draws."""
+        if self.values is None:
+            return np.quantile(of_draws, level, axis=0)
+        return np.quantile(of_draws, level, axis=0, weights=self.values, method="inverted_cdf")
+
     def choose(self, rng: np.random.Generator, n_draws: int, size: tuple[int, ...]) -> Int[np.ndarray, "..."]:
         """Choose draws at random, each as often as its weight says."""
         if self.values is None:

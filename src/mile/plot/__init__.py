@@ -9,6 +9,7 @@ from mile.plot._diagnosis import ess, rhat, variances, virial
 from mile.plot._images import surprises
 from mile.plot._models import differences
 from mile.plot._numbers import coverage, intervals, pit, uncertainty
+from mile.plot._survival import survival, survival_calibration
 
 __all__ = [
     "accumulation",
@@ -23,6 +24,8 @@ __all__ = [
     "rhat",
     "step_size",
     "surprises",
+    "survival",
+    "survival_calibration",
     "trace",
     "uncertainty",
     "variances",

@@ -104,6 +104,22 @@ def _surprises(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str
     )
 
 
+def _survival(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
+        "survival",
+        plot.survival,
+        assessment.mile,
+        assessment.y,
+        target=target,
+        help="The predicted curve should stay in the band, which is what chance leaves open.",
+    )
+
+
+def _survival_calibration(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "On the diagonal, groups of rows survive the median time as often as was predicted of them."
+    return draw("survival-calibration", plot.survival_calibration, assessment.mile, assessment.y, help=help)
+
+
 _FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | None]] = {
     "intervals": _intervals,
     "coverage": _coverage,
@@ -112,6 +128,8 @@ _FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | Non
     "reliability": _reliability,
     "confidence": _confidence,
     "surprises": _surprises,
+    "survival": _survival,
+    "survival_calibration": _survival_calibration,
 }
 
 

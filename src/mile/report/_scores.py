@@ -169,6 +169,8 @@ def worst_rows(fit: Fit, rows: ObservedRows, assessment: Assessment, names: list
 
 def _texts(values: np.ndarray, *, share: bool = False) -> list[str]:
     """Return cells of a table: numbers, shares, the ends of intervals, or labels."""
+    if values.dtype.names is not None:
+        return [one_line(" ".join(map(str, value)), _LONGEST_LABEL) for value in values.tolist()]
     if values.ndim == 2:
         return [f"{number(low)} to {number(high)}" for low, high in values]
     if values.dtype.kind != "f":

@@ -211,6 +211,9 @@ GLOSSARY = {
     "interval score": "Width of the interval plus a penalty for what lies outside.",
     "Brier score and expected calibration error": "For classes: the squared distance of probabilities to the truth, "
     "and the distance between confidence and accuracy.",
+    "concordance": "Of all pairs of rows whose order is known, the share whose predicted medians have that order.",
+    "integrated Brier score": "The squared error of survival probabilities, averaged over time; other rows make up for "
+    "those that were lost from sight.",
     "PIT": "The predicted probability of a value below the observed one. If predictions are right it is uniform.",
     "ESS": "Effective sample size: how many independent draws would be worth as much.",
     "chainwise R-hat": "Compares quarters of one chain. Above 1.1 the chain still drifts. R-hat of all chains is "

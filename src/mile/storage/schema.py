@@ -351,6 +351,7 @@ class Origin(NamedTuple):
     feature_names: tuple[str, ...] | None
     target: str | None
     n_features: int | None = None  # of X as users pass it; files of version 0.1 do not say
+    event: str | None = None  # name of the column that says which times are censored
 
 
 ORIGIN = Fields(
@@ -361,7 +362,7 @@ ORIGIN = Fields(
         "feature_names": Nullable(Several(Text())),
         "target": Nullable(Text()),
     },
-    {"n_features": Count(1, 2**31 - 1)},
+    {"n_features": Count(1, 2**31 - 1), "event": Text()},
 )
 
 # The settings of an encoder: its name and plain values

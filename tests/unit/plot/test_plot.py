@@ -298,9 +298,8 @@ class TestAxes:
             *((getattr(plot, name), diagnosis) for name in ("ess", "rhat", "variances", "virial")),
             (plot.differences, {"first": (0.0, 0.0), "second": (-0.1, 0.02)}),
         ]
-        assert {function.__name__ for function, *_ in calls} | {"reliability", "confidence", "surprises"} == set(
-            plot.__all__
-        )
+        elsewhere = {"reliability", "confidence", "surprises", "differences", "survival", "survival_calibration"}
+        assert {function.__name__ for function, *_ in calls} | elsewhere == set(plot.__all__)
         for function, *arguments in calls:
             ax = Figure().add_subplot()
             assert function(*arguments, ax=ax) is ax
