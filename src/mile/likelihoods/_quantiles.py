@@ -20,7 +20,7 @@ _FEWEST_PANELS, _PANEL_DOUBLINGS, _PANEL_TOLERANCE = 4, 5, 1e-7
 
 
 def mixture_quantile(
-    evaluate: Evaluate, quantiles: PerDraw, spread: PerDraw, guess: tuple[PerRow, PerRow], level: float
+    evaluate: Evaluate, quantiles: np.ndarray, spread: PerDraw, guess: tuple[PerRow, PerRow], level: float
 ) -> PerRow:
     """Solve cdf(y) = level for each row by Newton's method inside a bracket that only shrinks.
 
