@@ -10,8 +10,8 @@ _RNG = np.random.default_rng(0)
 X = _RNG.normal(size=(60, 3)).astype(np.float32)
 y = (X[:, 0] - 0.5 * X[:, 1] + 0.1 * _RNG.normal(size=60)).astype(np.float64)
 X_train, X_test, y_train, y_test = X[:45], X[45:], y[:45], y[45:]
-X_new = new = X_test
-y_new = y_test
+X_new = new = _RNG.normal(size=(15, 3)).astype(np.float32)
+y_new = (new[:, 0] - 0.5 * new[:, 1]).astype(np.float64)
 weight = np.ones(60)
 labels = np.where(y > 0, "yes", "no")
 customer, day = np.repeat(np.arange(12), 5), np.arange(60)

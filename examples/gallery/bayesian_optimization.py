@@ -5,8 +5,9 @@ all trials so far; take some at random and try where each is highest (Thompson s
 of them promise much, so unknown regions are tried, and where they agree that nothing is to be had, no more trials are
 spent.
 
-Picture: The unknown function, the trials, and the functions of some draws after the last trial. Trials crowd around
-the highest peak, and the draws agree there.
+Picture: The unknown function with two peaks, the trials, and the functions of some draws after the last trial. Trials
+gather at both peaks, and the best one is near the top of the higher peak; draws still differ where few trials were
+made.
 """
 
 import matplotlib.pyplot as plt

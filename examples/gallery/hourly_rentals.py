@@ -1,6 +1,6 @@
 """Bike counts by the hour: rows in order of time.
 
-Rentals of a made-up station for six weeks. Rows change along time, so shuffled folds would be too kind: with
+Rentals of a made-up station for nine weeks. Rows change along time, so shuffled folds would be too kind: with
 `order=` each fold is one stretch of time. The last week is predicted hour by hour. A date column is enough: the
 encoder makes the place in day and week from it.
 
@@ -16,8 +16,8 @@ from mile import MileRegressor, metrics
 
 
 def rentals(rng: np.random.Generator) -> pd.DataFrame:
-    """Return six weeks with working days, weekends, rain and a slow rise."""
-    hours = pd.date_range("2025-04-07", periods=6 * 7 * 24, freq="h")
+    """Return nine weeks with working days, weekends, rain and a slow rise."""
+    hours = pd.date_range("2025-04-07", periods=9 * 7 * 24, freq="h")
     hour, weekend = hours.hour.to_numpy(), hours.dayofweek.to_numpy() >= 5
     commute = np.exp(-((hour - 8) ** 2) / 3) + 1.2 * np.exp(-((hour - 17.5) ** 2) / 5)
     outing = 0.9 * np.exp(-((hour - 14) ** 2) / 18)
@@ -27,7 +27,7 @@ def rentals(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Fit five weeks and predict the sixth."""
+    """Fit eight weeks and predict the ninth."""
     table = rentals(np.random.default_rng(5))
     past, week = table[: -7 * 24], table[-7 * 24 :]
     model = MileRegressor(likelihood="gamma", preset="quick", n_chains=6, random_state=0)

@@ -2,7 +2,7 @@
 
 Messages to a shop are made from a few building blocks: orders, complaints, and some that mix both. The classifier
 reads texts as they are. Its probabilities say which messages it is unsure of. If a person reads the least sure fifth,
-few mistakes are left among the rest.
+the share of mistakes among the rest is nearly halved.
 
 Picture: Share of wrong labels among messages that are decided by the model, against the share that is handed to a
 person. The line falls.
@@ -14,7 +14,6 @@ import numpy as np
 from mile import MileTextClassifier
 from mile.networks import Attention
 
-STEPS = {"warmup_steps": 1_000, "sampling_steps": 400, "n_draws": 100}
 ORDERS = ["i would like to buy", "please send me", "can i order", "i need another", "how much is"]
 COMPLAINTS = ["i am not happy with", "please take back", "this is the wrong", "i want my money for", "it broke:"]
 THINGS = ["a lamp", "two chairs", "the blue table", "a set of knives", "that kettle", "my last parcel", "a rug"]
@@ -22,13 +21,13 @@ ENDINGS = ["thank you", "best regards", "as soon as you can", "my address is the
 
 
 def messages(rng: np.random.Generator, n: int) -> tuple[list[str], list[str]]:
-    """Return texts and labels; one of twelve texts begins like the other kind, which makes it hard."""
+    """Return texts and labels; one of eight texts begins like the other kind, which makes it hard."""
     texts, labels = [], []
     for _ in range(n):
         label = str(rng.choice(["order", "complaint"]))
         own, other = (ORDERS, COMPLAINTS) if label == "order" else (COMPLAINTS, ORDERS)
         parts = [rng.choice(own), rng.choice(THINGS), rng.choice(ENDINGS)]
-        if rng.uniform() < 0.08:
+        if rng.uniform() < 0.125:
             parts = [
                 rng.choice(other),
                 rng.choice(THINGS),
@@ -45,7 +44,7 @@ def main() -> None:
     texts, labels = messages(rng, 400)
     new, truth = messages(rng, 600)
     network = Attention(vocabulary=400, context=24, width=16, heads=2, attention_width=16, hidden=(8,))
-    model = MileTextClassifier(network, prior="fan_in", n_chains=3, random_state=0, **STEPS).fit(texts, labels)
+    model = MileTextClassifier(network, prior="fan_in", preset="quick", n_chains=4, random_state=0).fit(texts, labels)
 
     found = model.predictive(new)
     certain = np.argsort(found.entropy)
