@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from mile.kaplan_meier import censoring_curve, kaplan_meier
 
@@ -252,7 +252,7 @@ def integrated_brier(
 
 def survival_calibration(
     predictive: ScoredTimes, y: np.ndarray, time: float | None = None, n_groups: int = 5
-) -> tuple[Float[np.ndarray, " group"], Float[np.ndarray, " group"], Float[np.ndarray, " group"]]:
+) -> tuple[Float[np.ndarray, " group"], Float[np.ndarray, " group"], Int[np.ndarray, " group"]]:
     """Return predicted survival of one time, what was observed (Kaplan and Meier), and rows, of groups of rows.
 
     Groups have the same number of rows, from the lowest prediction to the highest. The time is by default the median

@@ -31,6 +31,12 @@ predictive.mean, predictive.std, predictive.aleatoric_std, predictive.epistemic_
 predictive.cdf(y), predictive.quantile(0.3), predictive.quantile([0.1, 0.9]), predictive.sample(3, random_state=0)
 regressor.predict_interval(X), regressor.predict_quantiles(X, [0.5]), regressor.lppd(X, y)
 metrics.lppd(predictive, y), metrics.rmse(predictive, y), metrics.calibration_error(predictive, y)
+times = np.array(list(zip(y > 0.0, np.exp(y))), [("event", bool), ("time", float)])
+model = mile.MileRegressor(**budget | dict(sampler="deep_ensemble")).fit(X, times)
+model.predict_survival(X, [1.0, 2.0], level=0.9), model.predict_hazard(X, [1.0]), model.predict_median(X, level=0.5)
+model.predict_restricted_mean(X, 2.0, level=0.5), model.lppd(X, times), metrics.concordance(model.predictive(X), times)
+metrics.integrated_brier(model.predictive(X), times), metrics.survival_calibration_error(model.predictive(X), times)
+model.sample_predictive(X, 2), model.predictive(X).columns()
 classifier = mile.MileClassifier(**budget).fit(X, np.where(X[:, 0] > 0, "b", "a"))
 probabilities = classifier.predictive(X)
 probabilities.probs, probabilities.labels, probabilities.entropy, probabilities.mutual_information

@@ -66,7 +66,10 @@ def choose_likelihood(
     if chosen.family.task != task:
         names = [name for name, known in _registry.likelihood.classes.items() if known.task == task]
         raise ValueError(f"likelihood must be for {task}, one of {sorted(names)} or such an object; got {given!r}.")
-    return with_limits(chosen, is_named=given is not None, y=y) if has_limits(y) else chosen
+    if not has_limits(y):
+        return chosen
+    found = with_limits(chosen.family, chosen.given, y, is_named=given is not None)
+    return Chosen(type(found), found)
 
 
 def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeatureEncoder:

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -48,6 +48,7 @@ class AbstractCensorable(AbstractNumberLikelihood):
     """A family of numbers that takes limits."""
 
     lowest: ClassVar[float] = -math.inf  # y is larger
+    takes_limits: ClassVar[bool] = True  # a family that derives from one of these may not
 
     @abstractmethod
     def components(self, outputs: OutputsOfDraws) -> AbstractTailedComponents:
@@ -68,9 +69,9 @@ class AbstractCensorable(AbstractNumberLikelihood):
         center, spread = normal_of_limits(limits, rows, weight)
         return ScaledResponse(Standardizer(shift=np.asarray(center), scale=np.asarray(spread)))
 
-    def fitted_to_limits(self, limits: Limits) -> Self:
+    @abstractmethod
+    def fitted_to_limits(self, limits: Limits) -> "AbstractCensorable":
         """Return this family with what it takes from the encoded training rows."""
-        return self.fitted(limits.lower[limits.is_exact].astype(np.float32))  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class AbstractCensorablePositive(AbstractPositive, AbstractCensorable):
         """Learn the standard deviation of observed values and limits together."""
         return unshifted(Standardizer.learn(limits.points, rows, weight))
 
-    def fitted_to_limits(self, limits: Limits) -> Self:
+    def fitted_to_limits(self, limits: Limits) -> "AbstractCensorablePositive":
         """Return this family with center, spread and reach of ln y, as if it were normal.
 
         Locations may lie farther out than limits, because the values there do.
@@ -108,8 +109,8 @@ class AbstractCensorablePositive(AbstractPositive, AbstractCensorable):
             self,
             center=center,
             spread=spread,
-            below=math.ceil(below + MARGIN),
-            above=math.ceil(above + MARGIN),
+            below=float(math.ceil(below + MARGIN)),
+            above=float(math.ceil(above + MARGIN)),
             floor=self.floor or max(resolution, LEAST_NOISE),
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from mile import _registry
-from mile._checks import Chosen, check_flag
+from mile._checks import check_flag
 from mile._types import Outputs
 from mile.features.numbers import Standardizer
 from mile.likelihoods.base import AbstractLikelihood, Encoded, Mixture, OutputsOfDraws, PerRow, Table, Tensors
@@ -86,7 +86,7 @@ class Censored(AbstractLikelihood):
     task = "regression"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.family, AbstractCensorable):
+        if not isinstance(self.family, AbstractCensorable) or not self.family.takes_limits:
             raise ValueError(f"family must be {_families()}; got {self.family!r}.")
         check_flag("only_right", self.only_right)
 
@@ -117,7 +117,7 @@ class Censored(AbstractLikelihood):
     @classmethod
     def for_response(cls, y: np.ndarray) -> "Censored":
         """Return the likelihood that knows whether all limits are lower ones."""
-        return cls(only_right=_are_right(split(y), LogLogistic.lowest))
+        return cls(only_right=_are_right(split(limits_of(y)), LogLogistic.lowest))
 
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
@@ -199,35 +199,37 @@ class Censored(AbstractLikelihood):
         return []
 
 
-def with_limits(chosen: Chosen[AbstractLikelihood], *, is_named: bool, y: np.ndarray) -> Chosen[AbstractLikelihood]:
+def with_limits(
+    family: type[AbstractLikelihood], given: AbstractLikelihood | None, y: np.ndarray, *, is_named: bool
+) -> Censored:
     """Return the likelihood of a response with limits for one that was chosen.
 
     Parameters
     ----------
-    chosen
-        By the user, or by default.
-    is_named
-        Whether the user chose it. If not, it is that of `Censored()`, or for negative limits the default.
+    family, given
+        The class that was chosen, by the user or by default, and the object if it is one.
     y
         With limits.
+    is_named
+        Whether the user chose it. If not, it is that of `Censored()`, or for negative limits the default.
 
     Raises
     ------
     ValueError
         If that family takes no limits.
     """
-    if issubclass(chosen.family, Censored):
-        return chosen
-    if chosen.family.task != Censored.task:
+    if isinstance(given, Censored):
+        return given
+    if family.task != Censored.task:
         raise ValueError("y has limits, such as those of survival times, which only a regressor takes.")
     limits = split(limits_of(y))
     finite = np.concatenate([ends[np.isfinite(ends)] for ends in limits])
-    if not is_named and not (finite < 0.0).any():
-        return Chosen(Censored, None)
-    family = chosen.given or chosen.family()
-    if not isinstance(family, AbstractCensorable):
-        raise ValueError(f"a {type(family).__name__} takes no response with limits: likelihood must be {_families()}.")
-    return Chosen(Censored, Censored(family=family, only_right=_are_right(limits, family.lowest)))
+    if issubclass(family, Censored) or (not is_named and not (finite < 0.0).any()):
+        return Censored.for_response(y)
+    chosen = given or family()
+    if not isinstance(chosen, AbstractCensorable):
+        raise ValueError(f"a {family.__name__} takes no response with limits: likelihood must be {_families()}.")
+    return Censored(family=chosen, only_right=_are_right(limits, chosen.lowest))
 
 
 def _are_right(limits: Limits, lowest: float) -> bool:
@@ -237,5 +239,6 @@ def _are_right(limits: Limits, lowest: float) -> bool:
 
 
 def _families() -> str:
-    names = [name for name, kind in _registry.likelihood.classes.items() if issubclass(kind, AbstractCensorable)]
+    known = _registry.likelihood.classes.items()
+    names = [name for name, kind in known if issubclass(kind, AbstractCensorable) and kind.takes_limits]
     return f"one of {sorted(names)} or such an object"

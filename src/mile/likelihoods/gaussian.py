@@ -18,6 +18,7 @@ from mile.likelihoods._scaled import outlier_remarks
 from mile.likelihoods._special import log_normal_cdf
 from mile.likelihoods.base import Encoded, Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.censorable import AbstractCensorable, AbstractTailedComponents
+from mile.likelihoods.limits import Limits
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -70,6 +71,10 @@ class Gaussian(AbstractCensorable):
         if self.link != "bounded" or self.floor is not None:
             return self
         return replace(self, floor=max(resolution_of(y) or 0.0, SMALLEST_SCALE))
+
+    def fitted_to_limits(self, limits: Limits) -> "Gaussian":
+        """Return this likelihood with a floor that suits the observed rows."""
+        return self.fitted(limits.lower[limits.is_exact].astype(np.float32))
 
     def cautions(self, y: PerRow, number: Int[np.ndarray, " row"]) -> list[str]:
         """Name rows whose y is so far out that it makes the scale."""

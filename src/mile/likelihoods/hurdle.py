@@ -68,6 +68,7 @@ class HurdleLogNormal(LogNormal):
     """
 
     allows_zero = True
+    takes_limits = False
 
     zeros: float | None = None
 

@@ -1,6 +1,6 @@
 """Predictions of survival times against what was observed."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def survival(
     curve = kaplan_meier(lower[known], (lower == upper)[known])
     start = min(0.0, float(curve.times[0]))
     times = np.linspace(start, float(curve.times[-1]), _N_TIMES)
-    mean = predictive.survival(times).mean(axis=0)
+    mean = cast(np.ndarray, predictive.survival(times)).mean(axis=0)
     low, high = curve.band()
     ax.fill_between(curve.times, low, high, step="post", color=FAILED, alpha=0.2, linewidth=0, label="90 % by chance")
     observed = np.concatenate([[start], curve.times]), np.concatenate([[1.0], curve.share])
@@ -60,7 +60,7 @@ def survival_calibration(
     ax = new_axes(ax)
     lower, _ = predictive.limits(y)
     time = float(np.median(lower[np.isfinite(lower)])) if time is None else time
-    predicted, observed, _ = metrics.survival_calibration(predictive, y, time, n_groups)
+    predicted, observed, _ = metrics.survival_calibration(cast(metrics.ScoredTimes, predictive), y, time, n_groups)
     ax.plot([0, 1], [0, 1], color=FAILED, linewidth=1.0, linestyle=":")
     ax.plot(predicted, observed, "o-", color=MILE, markersize=4.0, linewidth=1.4, label=f"{n_groups} groups of rows")
     for axis in (ax.xaxis, ax.yaxis):
