@@ -227,7 +227,7 @@ def with_limits(
     if issubclass(family, Censored) or (not is_named and not (finite < 0.0).any()):
         return Censored.for_response(y)
     chosen = given or family()
-    if not isinstance(chosen, AbstractCensorable):
+    if not isinstance(chosen, AbstractCensorable) or not chosen.takes_limits:
         raise ValueError(f"a {family.__name__} takes no response with limits: likelihood must be {_families()}.")
     return Censored(family=chosen, only_right=_are_right(limits, chosen.lowest))
 
