@@ -6,26 +6,25 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import jax
 
+from mile.native._plain import FILE, open_library
+
 _LOGGER = logging.getLogger("mile")
-_FILE = Path(__file__).with_name("_native.so")
+_FILE = FILE
 HANDLERS = (
     *("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch"),
     *("mile_forward", "mile_backward", "mile_weighted_sum"),
     *("mile_attend", "mile_attend_slopes"),
 )
-PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture")
 _UNLIMITED = 1 << 20
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the library, or None when it was not built, is switched off (MILE_NATIVE=0) or is refused."""
-    wanted = os.environ.get("MILE_NATIVE", "")
-    if wanted == "0":
+    if os.environ.get("MILE_NATIVE") == "0":
         return None
     if not _FILE.exists():
         _LOGGER.warning(
@@ -34,15 +33,9 @@ def library() -> ctypes.CDLL | None:
         )
         return None
     try:
-        loaded = ctypes.CDLL(str(_FILE))
+        loaded = open_library(_FILE)
         for name in HANDLERS:
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(loaded, name)), platform="cpu")
-        loaded.mile_kernel_name.restype = loaded.mile_use_kernel.restype = ctypes.c_char_p
-        loaded.mile_use_kernel.argtypes = [ctypes.c_char_p]
-        loaded.mile_use_kernel(wanted.encode() or None)
-        loaded.mile_use_helpers.argtypes = [ctypes.c_int64]
-        for name in PLAIN_FUNCTIONS:
-            getattr(loaded, name).restype = ctypes.c_int64
     except Exception as error:
         _LOGGER.warning("mile: the native kernel cannot be used, so XLA computes everything, slower. %s", error)
         return None
