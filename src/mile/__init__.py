@@ -28,7 +28,7 @@ _PUBLIC = {
     "compare": "estimators.comparing",
     "fit": "fitting",
     "forecast_fit": "fitting.forecast",
-    "load": "estimators.loading",
+    "load": "serving.loading",
     "map_rows": "predict.on_dask",
     "repair": "storage",
     "resume": "estimators.loading",
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from mile.data import Dataset
     from mile.estimators import MileClassifier, MileRegressor, MileTextClassifier
     from mile.estimators.comparing import compare
-    from mile.estimators.loading import load, resume
+    from mile.estimators.loading import resume
     from mile.execution import DaskBackend, Devices, InProcess
     from mile.export.netcdf import NetCdf
     from mile.export.onnx_file import Onnx
@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from mile.priors import FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT
     from mile.samplers import Adjusted, Auto, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic
     from mile.sampling import Chains, sample
+    from mile.serving.loading import load
     from mile.storage import repair
 
 

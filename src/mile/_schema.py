@@ -16,7 +16,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 
 from mile._errors import CorruptFileError, UntrustedFileError
-from mile._types import Json
+from mile._json import Json
 
 LARGEST = (1 << 62) - 1  # of sizes and counts: sums and products of a few stay exact in numpy
 _MOST_QUOTED = 80  # characters of a file that a message repeats

@@ -26,7 +26,6 @@ Response = Float[Array, " row"] | Int[Array, " row"] | Float[Array, "row part"]
 # Arrays in any nesting, such as what a phase carries or the weights of another library's network. Only its maker knows
 # which nesting, and no type follows it through jax.tree; so it is Any, by this name and with this meaning alone.
 PyTree: TypeAlias = Any
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 MclmcState = tuple[Position, Position, Scalar, Position]  # position, velocity, log density, gradient
 MclmcStep = tuple[Position, Position, Scalar, Position, Scalar, Bool[Array, ""]]  # and energy change, whether finite
 NativeStep = Callable[[Key, MclmcState, Scalar, Scalar], MclmcStep]  # of key, state, step size and L

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mile._errors import UntrustedFileError
+from mile._json import Json
 from mile._registry import ABSENT, IN_FILES, Registry
 from mile._schema import Fields, Nullable, Plain, Text, Unchecked, quote, refused, require
-from mile._types import Json
 from mile.networks import FixedArray
 from mile.networks.adapters import Adapted, Adapter, adapt, read_signature
 

@@ -18,7 +18,7 @@ from mile._errors import ClusterError, FitFailedError, FitWarning, Interrupted, 
 from mile._printable import without_commands
 
 if TYPE_CHECKING:
-    from mile._types import Json
+    from mile._json import Json
 
 # What our own functions raise; each message stands for itself.
 _OURS = (ValueError, OSError, ImportError, ClusterError, FitFailedError, ResourceError, RunLockedError)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from mile import _registry
 from mile._checks import check_chains, check_choice, check_count, check_flag, check_integer, check_number, check_path
-from mile._types import Json
+from mile._json import Json
 from mile.configuration import describe
 from mile.data.folds import FEWEST_FOLDS
 from mile.ensemble.training import Patience, Training

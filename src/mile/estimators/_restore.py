@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from mile import _registry
+from mile._json import Json
 from mile._schema import quote, refused, require
-from mile._types import Json
 from mile.configuration import build, fixed_arrays, is_own
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from mile._checks import check_choice, check_count, check_path
 from mile._errors import UntrustedFileError
+from mile._json import Json
 from mile._progress import Progress
-from mile._types import Json
 from mile.data import Dataset
 from mile.ensemble.embeddings import load_embedding, load_tokenizer, pretrain_embedding, save_embedding
 from mile.ensemble.training import Training

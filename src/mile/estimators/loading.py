@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
+from mile._json import Json
 from mile._progress import show_progress
 from mile._schema import Count, Text, quote, refused, require
-from mile._types import Json
 from mile.configuration import is_custom
 from mile.data.dataset import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile._errors import UntrustedFileError
-from mile._types import Json
+from mile._json import Json
 from mile.features.base import Tensors
 from mile.features.columns import (
     LARGEST,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile._errors import UntrustedFileError
-from mile._types import Json
+from mile._json import Json
 from mile.features.base import ColumnReport, Tensors
 from mile.features.values import AbstractValues
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mile._errors import UntrustedFileError
-from mile._types import Json
+from mile._json import Json
 from mile.features.base import Tensors
 from mile.features.columns import (
     AbstractColumn,

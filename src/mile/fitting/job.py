@@ -9,8 +9,8 @@ from mile import native
 from mile._checks import check_chains, check_choice, check_number
 from mile._deadline import Deadline
 from mile._errors import Status, warn
+from mile._json import Json
 from mile._progress import Progress, duration
-from mile._types import Json
 from mile.configuration import describe
 from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, OwnPosterior, OwnRows, train_members

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from mile import _registry
+from mile import _registry, native
 from mile._checks import check_number
 from mile._compilation import use_compilation_cache
 from mile._errors import Status
+from mile._json import Json
 from mile._schema import quote, refused, require
-from mile._types import Json
 from mile.configuration import build, describe, is_custom, is_own, supply
 from mile.ensemble.members import Members
 from mile.ensemble.training import Training
@@ -170,8 +170,10 @@ class Fit:
         for name, description in configuration.items():
             if is_custom(description):
                 raise TypeError(f"a file cannot hold a {name} of your own: {description!r}. Keep the draws instead.")
-        header = schema.ModelHeader(schema.MODEL_FORMAT, configuration, self.seed, dict(extra or {}))
-        write_tensors(Path(path), self._tensors(), header._asdict())
+        header = schema.ModelHeader(schema.MODEL_FORMAT, configuration, self.seed, dict(extra or {}))._asdict()
+        kernel = native.described_form(self.network, self.likelihood)
+        header |= {"kernel": None if kernel is None else kernel._asdict()}
+        write_tensors(Path(path), self._tensors(), {name: part for name, part in header.items() if part is not None})
         sync_folders([Path(path)], Path(path).parent)
 
     def _tensors(self) -> dict[str, np.ndarray | StoredDraws]:
@@ -243,6 +245,8 @@ def read_fit(path: Path, network: object = None) -> tuple[Fit, dict[str, Json]]:
     schema.check_format(metadata, schema.MODEL_FORMAT, path)
     header = schema.MODEL.read(metadata, path)
     parts = build_parts(header.configuration, read_fixed(arrays), network)
+    is_same = header.kernel in (None, native.described_form(parts.network, parts.likelihood))
+    require(is_same, "what the file says for the native kernel is not what its network and likelihood are.")
     return assemble(parts, arrays, header.seed), header.extra
 
 

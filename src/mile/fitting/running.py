@@ -8,8 +8,8 @@ from pathlib import Path
 from mile._checks import check_number
 from mile._compilation import use_compilation_cache
 from mile._deadline import Deadline
+from mile._json import Json
 from mile._progress import Progress, Silent
-from mile._types import Json
 from mile.data import Dataset
 from mile.ensemble.training import Training
 from mile.execution import Backend, choose_backend

@@ -5,21 +5,30 @@ is missing, the network is another one, the precision is not float32, or the dev
 them runs is decided where it is used, in `posterior`, `samplers/_mclmc` and `ensemble/training`.
 """
 
-from mile.native._attention import accelerates, apply
-from mile.native._library import KernelState, kernel_name, kernel_state, sharing_cores
-from mile.native._ops import (
-    Data,
-    Specification,
-    epoch,
-    mclmc_step,
-    mixture,
-    outputs,
-    specify,
-    summarize,
-    value,
-    value_and_grad,
-)
-from mile.native._outputs import value_and_grad_of_outputs, value_of_outputs
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mile.native._names import (
+        Data,
+        KernelState,
+        Specification,
+        accelerates,
+        apply,
+        described_form,
+        epoch,
+        kernel_name,
+        kernel_state,
+        mclmc_step,
+        mixture,
+        outputs,
+        sharing_cores,
+        specify,
+        summarize,
+        value,
+        value_and_grad,
+        value_and_grad_of_outputs,
+        value_of_outputs,
+    )
 
 __all__ = [
     "Data",
@@ -27,6 +36,7 @@ __all__ = [
     "Specification",
     "accelerates",
     "apply",
+    "described_form",
     "epoch",
     "kernel_name",
     "kernel_state",
@@ -41,3 +51,13 @@ __all__ = [
     "value_and_grad_of_outputs",
     "value_of_outputs",
 ]
+
+
+def __getattr__(name: str) -> object:  # type checkers read the block above
+    if name not in __all__:
+        raise AttributeError(f"module 'mile.native' has no attribute {name!r}")
+    from mile.native import _names
+
+    value = getattr(_names, name)
+    globals()[name] = value
+    return value

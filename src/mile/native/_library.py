@@ -7,18 +7,18 @@ import os
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 
 import jax
 
+from mile.native._plain import FILE, open_library
+
 _LOGGER = logging.getLogger("mile")
-_FILE = Path(__file__).with_name("_native.so")
+_FILE = FILE
 HANDLERS = (
     *("mile_value_and_grad", "mile_value", "mile_mclmc_step", "mile_epoch"),
     *("mile_forward", "mile_backward", "mile_weighted_sum"),
     *("mile_attend", "mile_attend_slopes"),
 )
-PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture")
 _UNLIMITED = 1 << 20
 
 
@@ -43,8 +43,7 @@ def kernel_state() -> KernelState:
 
 @cache
 def _library() -> tuple[ctypes.CDLL | None, KernelState]:
-    wanted = os.environ.get("MILE_NATIVE", "")
-    if wanted == "0":
+    if os.environ.get("MILE_NATIVE") == "0":
         return None, KernelState.SWITCHED_OFF
     if not _FILE.exists():
         _LOGGER.warning(
@@ -53,19 +52,14 @@ def _library() -> tuple[ctypes.CDLL | None, KernelState]:
         )
         return None, KernelState.NOT_BUILT
     try:
-        loaded = ctypes.CDLL(str(_FILE))
+        handlers = ctypes.CDLL(str(_FILE))
         # XLA asks each handler for the version of the interface that it was compiled with. Before the backend is
         # there it only notes the handler, and one that it then refuses takes the whole backend with it.
         with contextlib.suppress(RuntimeError):  # JAX_PLATFORMS may leave the CPU out
             jax.devices("cpu")
         for name in HANDLERS:
-            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(loaded, name)), platform="cpu")
-        loaded.mile_kernel_name.restype = loaded.mile_use_kernel.restype = ctypes.c_char_p
-        loaded.mile_use_kernel.argtypes = [ctypes.c_char_p]
-        loaded.mile_use_kernel(wanted.encode() or None)
-        loaded.mile_use_helpers.argtypes = [ctypes.c_int64]
-        for name in PLAIN_FUNCTIONS:
-            getattr(loaded, name).restype = ctypes.c_int64
+            jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(handlers, name)), platform="cpu")
+        loaded = open_library(_FILE)
     except Exception as error:
         _LOGGER.warning("mile: the native kernel cannot be used, so XLA computes everything, slower. %s", error)
         return None, KernelState.REFUSED

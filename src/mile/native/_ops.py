@@ -15,6 +15,7 @@ from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Respo
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.weights import EqualDraws
 from mile.native._library import library
+from mile.native._plain import NormalForm
 from mile.native._priors import prior_arguments
 from mile.networks.base import Network
 from mile.priors import NativePrior
@@ -26,6 +27,7 @@ _N_SUMS = {
     _HEADS["categorical"]: lambda n_outputs: n_outputs + 1,
     _HEADS["bounded_gaussian"]: lambda n_outputs: 3,
 }
+_NORMAL_HEADS = {_HEADS["gaussian"], _HEADS["bounded_gaussian"]}
 _KEEP_SLOPES = {_ACTIVATIONS["gelu"], _ACTIVATIONS["silu"]}  # of units, besides their values
 _NO_HEAD = -1  # the kernel computes outputs, and knows nothing of the likelihood
 _MOST_SIZES = 65  # inputs, hidden layers and outputs
@@ -273,6 +275,22 @@ def mixture(
     failed = _run("mile_mixture", location, precision, *location.shape, ends, shares, len(groups), y, cdf, density)
     assert not failed  # it asks for no memory
     return cdf, density
+
+
+def normal_form(spec: Specification) -> NormalForm | None:
+    """Return what `NormalMixtures` must know; None if the kernel has no normal distribution for this network."""
+    if spec.image or spec.head not in _NORMAL_HEADS:
+        return None
+    return NormalForm(spec.sizes, spec.activation, spec.head, spec.floor)
+
+
+def described_form(network: Network, likelihood: AbstractLikelihood) -> NormalForm | None:
+    """Return the same of a network and a likelihood, with or without a library here: what a file keeps."""
+    form, head = network.native_form(), likelihood.native_head()
+    if form is None or head is None or len(form.sizes) > _MOST_SIZES or network.dimension >= _TOO_MANY:
+        return None
+    activation, code = _ACTIVATIONS[form.activation], _HEADS[head.name]
+    return normal_form(Specification(form.sizes, form.image, activation, code, float(head.floor)))
 
 
 def _network(spec: Specification) -> tuple[np.ndarray, int, np.ndarray, int]:

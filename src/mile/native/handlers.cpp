@@ -766,3 +766,32 @@ MILE_EXPORT int64_t mile_mixture(const double* location, const double* precision
     }
   });
 }
+
+// Moments [3][row] (mean, mean variance, variance of the means) and quantiles [level][row] of the normal mixtures of at
+// most 96 rows x [feature][rows], for a Gaussian head. The draws lie in pieces; groups of equal weight are as above.
+// `normal_levels` are the same quantiles of the standard normal distribution, from which the search begins.
+MILE_EXPORT int64_t mile_predict(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image,
+                                 int64_t activation, int64_t head, const float* floor, const int64_t* pieces,
+                                 const int64_t* counts, int64_t n_pieces, const float* x, int64_t n_rows,
+                                 const int64_t* ends, const double* shares, int64_t n_groups, const double* levels,
+                                 const double* normal_levels, int64_t n_levels, double* moments, double* quantiles) {
+  using namespace mile;
+  const Network network = network_of(sizes, n_sizes, image, n_image, activation, head, *floor);
+  const Kernel& k = kernel();
+  const Rows rows = {x, n_rows, nullptr, nullptr, n_rows, nullptr, nullptr, nullptr};
+  const int64_t d = dimension_of(network), n_draws = ends[n_groups - 1];
+  return outcome([&] {
+    const int64_t stride = (n_draws + 31) / 16 * 16;  // one cache line more: rows do not share sets of a cache
+    const int64_t guess_size = n_draws / 32 + n_groups + 1;
+    float* s = network_scratch.floats(k.scratch_size(network));
+    float* location = call_scratch.floats(2 * n_rows * stride + 2 * guess_size);
+    float *precision = location + n_rows * stride, *guess = precision + n_rows * stride;
+    for (int64_t piece = 0, first = 0; piece < n_pieces; first += counts[piece++])
+      k.normals(network, reinterpret_cast<const float*>(pieces[piece]), counts[piece], d, rows, s, stride,
+                location + first, precision + first);
+    std::vector<int64_t> guess_ends = zeros<int64_t>(n_groups);
+    for (int64_t row = 0; row < n_rows; ++row)
+      k.summarize_row(location + row * stride, precision + row * stride, ends, shares, n_groups, levels, normal_levels,
+                      n_levels, guess, guess_size, guess_ends.data(), moments + row, quantiles + row, n_rows);
+  });
+}

@@ -105,6 +105,14 @@ struct Kernel {
                         const float* slope, float* token_slopes, float* position_slopes);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
+  // Locations and precisions [row][stride] of the normal distributions of at most 96 rows under draws.
+  void (*normals)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
+                  int64_t stride, float* location, float* precision);
+  // Moments and quantiles of one row, each `stride` apart; see quantiles.hpp.
+  void (*summarize_row)(const float* location, const float* precision, const int64_t* ends, const double* shares,
+                        int64_t n_groups, const double* levels, const double* normal_levels, int64_t n_levels,
+                        float* guess, int64_t guess_size, int64_t* guess_ends, double* moments, double* quantiles,
+                        int64_t stride);
   // See dynamics.hpp and priors.hpp; n is a length padded with zeros to a multiple of `lanes`.
   void (*normal)(uint32_t key0, uint32_t key1, uint32_t first, int64_t n, float* out);
   void (*normalize)(int64_t n, float* v);

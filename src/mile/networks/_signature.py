@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mile._json import Json
 from mile._schema import Count, Fields, Several, Text, require
-from mile._types import Json
 
 LIBRARIES = ("flax linen", "flax nnx", "equinox", "init and apply")
 _MOST_ARRAYS = 100_000  # more than any network that can be sampled has

@@ -12,7 +12,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.tree_util import GetAttrKey, keystr
 
-from mile._types import Features, Json, Key, Outputs, Position, PyTree
+from mile._json import Json
+from mile._types import Features, Key, Outputs, Position, PyTree
 from mile.networks._layers import Layer
 from mile.networks._libraries import Library, UnsuitableError, recognize
 from mile.networks._signature import Leaf, Signature, read_signature

@@ -1,33 +1,58 @@
 """All files: run directories with draws and checkpoints, and the tensors of saved models."""
 
-from mile.storage import schema
-from mile.storage._downloads import downloaded, read_arrays, read_members, read_packed_lines, write_arrays
-from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
-from mile.storage._draws import FlatDraws, Layout, StoredDraws
-from mile.storage._durable import sync_folders, write_binary, write_page
-from mile.storage._inside import check_entries, inside
-from mile.storage._manifest import Manifest, read_manifest
-from mile.storage._memory import Unsaved
-from mile.storage._platform import fingerprint
-from mile.storage._records import (
-    FINISHED,
-    TRAINING,
-    Record,
-    check_member,
-    check_members,
-    check_pending,
-    read_record,
-    read_status_of,
-)
-from mile.storage._repair import repair
-from mile.storage._run import Run, open_run
-from mile.storage._run_folder import DATA, OUT_OF_FOLD, SCALES, check_space, damaged_files, has_run, run_seconds
-from mile.storage._table import Table
-from mile.storage._table_writing import csv_lines, write_table
-from mile.storage._tables import read_table
-from mile.storage._tensors import Tensors, read_tensors, write_tensors
-from mile.storage._unpacking import ReadOptions, read_size
-from mile.storage.schema import check_draws
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mile.storage._names import (
+        DATA,
+        DRAWS_IN_MEMORY,
+        FINISHED,
+        OUT_OF_FOLD,
+        SCALES,
+        TRAINING,
+        FlatDraws,
+        Layout,
+        Manifest,
+        ReadOptions,
+        Record,
+        Run,
+        StoredDraws,
+        Table,
+        Tensors,
+        Unsaved,
+        check_draws,
+        check_entries,
+        check_member,
+        check_members,
+        check_pending,
+        check_space,
+        csv_lines,
+        damaged_files,
+        downloaded,
+        fingerprint,
+        has_run,
+        inside,
+        open_run,
+        read_arrays,
+        read_draws,
+        read_manifest,
+        read_members,
+        read_packed_lines,
+        read_record,
+        read_size,
+        read_status_of,
+        read_table,
+        read_tensors,
+        repair,
+        run_seconds,
+        schema,
+        sync_folders,
+        write_arrays,
+        write_binary,
+        write_page,
+        write_table,
+        write_tensors,
+    )
 
 __all__ = [
     "DATA",
@@ -79,3 +104,13 @@ __all__ = [
     "write_table",
     "write_tensors",
 ]
+
+
+def __getattr__(name: str) -> object:  # type checkers read the block above
+    if name not in __all__ or name == "schema":  # a module, which an import finds by itself
+        raise AttributeError(f"module 'mile.storage' has no attribute {name!r}")
+    from mile.storage import _names
+
+    value = getattr(_names, name)
+    globals()[name] = value
+    return value

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mile._errors import CorruptFileError, RunMismatchError
+from mile._json import Json
 from mile._schema import refused, require
-from mile._types import Json
 from mile.storage._draws import Layout
 from mile.storage._durable import sync_folders, write_file
 from mile.storage._inside import inside, open_plain, read_inside

@@ -18,7 +18,7 @@ from mile.storage._text_format import open_text
 from mile.storage._unpacking import ReadOptions
 
 if TYPE_CHECKING:
-    from mile._types import Json
+    from mile._json import Json
 
 # What openpyxl and its parsers raise for files that are damaged, or no Excel files.
 _NO_SHEET = (

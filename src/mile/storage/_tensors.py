@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple, NoReturn, Protocol, runtime_checkable
 import numpy as np
 
 from mile._errors import CorruptFileError, UntrustedFileError
+from mile._json import Json
 from mile._schema import HasShape, require
-from mile._types import Json
 from mile.storage._durable import Bytes, write_file
 from mile.storage._inside import inside, open_plain
 from mile.storage._mapped import MappedTensor, Stamp

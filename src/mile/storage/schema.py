@@ -11,6 +11,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from mile._errors import CorruptFileError, Status
+from mile._json import Json
 from mile._schema import (
     LARGEST,
     ByName,
@@ -28,7 +29,7 @@ from mile._schema import (
     quote,
     require,
 )
-from mile._types import Json
+from mile.native._plain import NormalForm
 from mile.storage._draws import VARIABLES, Layout
 from mile.storage._inside import is_listed, is_record
 
@@ -228,8 +229,19 @@ class ModelHeader(NamedTuple):
     configuration: dict[str, Json]
     seed: int
     extra: dict[str, Json]  # what the estimator keeps, see `Origin`
+    kernel: NormalForm | None = None  # what the native kernel must know, if it can predict the model by itself
 
 
+_MOST_LAYERS, _WIDEST = 65, 1 << 24
+KERNEL = Fields(
+    NormalForm,
+    {
+        "sizes": Several(Count(1, _WIDEST), fewest=2, most=_MOST_LAYERS),
+        "activation": Count(0, 4),
+        "head": Count(0, 2),
+        "floor": Number(),
+    },
+)
 MODEL = Fields(
     ModelHeader,
     {
@@ -238,6 +250,7 @@ MODEL = Fields(
         "seed": SEED,
         "extra": METADATA,
     },
+    {"kernel": KERNEL},
 )
 
 
