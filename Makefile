@@ -16,7 +16,7 @@ BENCH := $(VENV)/.installed-bench
 SMALL_TABLES := airfoil,concrete,energy,yacht
 # Those with a script of their own, and those with protocols; classification takes rows of images and texts.
 OWN_SCRIPTS := samplers images texts stability split-hmc stochastic
-EXPERIMENTS := uci calibration grad-evals classification diagnostics complexity datasize ablations presets pgps alternatives mixed-tables suite standard-splits
+EXPERIMENTS := uci calibration grad-evals classification diagnostics complexity datasize ablations presets pgps alternatives mixed-tables survival suite standard-splits
 # What an installation is made of besides Python files.
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/mile/native/*.cpp src/mile/native/*.hpp)
 
