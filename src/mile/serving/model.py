@@ -51,7 +51,8 @@ class FittedModel:
     """
 
     def __init__(self, path: Path, predictor: Predictor) -> None:
-        state = {"_path": path.absolute(), "_stamp": _stamp(path), "_predictor": predictor, "_loaded": None}
+        state = {"_path": path.absolute(), "_stamp": _stamp(path), "_predictor": predictor}
+        state |= {"_loaded": None, "_fit": None}
         vars(self).update(state)
 
     @classmethod
@@ -89,7 +90,7 @@ class FittedModel:
 
     def predict(self, X: object, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""
-        x = self._predictor.encoded(X)
+        x = self._encoded(X)
         if x is None:
             return self._whole().predict(X, return_std)
         found, unit = self._predictor.mixtures.summarize(x), self._predictor.unit
@@ -98,14 +99,14 @@ class FittedModel:
 
     def predict_interval(self, X: object, level: float = 0.9, *, conformal: bool = False) -> np.ndarray:
         """Return lower and upper end of the interval that holds y with probability `level`."""
-        x = self._predictor.encoded(X)
+        x = self._encoded(X)
         if x is None or conformal is not False or not 0.0 < level < 1.0:
             return self._whole().predict_interval(X, level, conformal=conformal)
         return self._predictor.quantiles(x, (0.5 - level / 2, 0.5 + level / 2))
 
     def predict_quantiles(self, X: object, q: object = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Return the quantiles at levels `q`, one column each."""
-        x, levels = self._predictor.encoded(X), np.atleast_1d(np.asarray(cast(ArrayLike, q), np.float64))
+        x, levels = self._encoded(X), np.atleast_1d(np.asarray(cast(ArrayLike, q), np.float64))
         if x is None or levels.ndim != 1 or not levels.size or not ((levels > 0.0) & (levels < 1.0)).all():
             return self._whole().predict_quantiles(X, q)
         return self._predictor.quantiles(x, levels.tolist())
@@ -117,8 +118,14 @@ class FittedModel:
                 raise CorruptFileError(f"{self._path} has changed since this model was loaded from it: load it again.")
             from mile.estimators.loading import load as load_whole
 
-            vars(self)["_loaded"] = load_whole(self._path)
+            loaded = load_whole(self._path)
+            vars(self).update({"_loaded": loaded, "_fit": loaded.fit_})
         return self._loaded
+
+    def _encoded(self, X: object) -> np.ndarray | None:
+        """Return standardized rows; None if only the estimator can predict them, which may be fitted anew by now."""
+        is_same = self._loaded is None or getattr(self._loaded, "fit_", None) is self._fit
+        return self._predictor.encoded(X) if is_same else None
 
     @property
     def __class__(self) -> type:
@@ -128,10 +135,10 @@ class FittedModel:
         return getattr(self._whole(), name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} of a loaded model cannot be set; sklearn.base.clone(model) makes one to change.")
+        setattr(self._whole(), name, value)
 
-    def __getstate__(self) -> dict[str, object]:
-        raise TypeError(f"a loaded model is in its file, {self._path}: pass the path on, or model.fit_.")
+    def __reduce_ex__(self, protocol: Any) -> Any:  # as object has it
+        return self._whole().__reduce_ex__(protocol)
 
     def __dir__(self) -> list[str]:
         return dir(self._whole())

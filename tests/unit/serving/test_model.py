@@ -1,11 +1,13 @@
 """Saved models in a process without JAX: the kernel alone predicts as the estimator does."""
 
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 
 import mile
@@ -76,8 +78,18 @@ def test_what_the_kernel_cannot_take_goes_to_the_estimator(model, rows, tmp_path
         light.predict_interval(rows[:3], level=1.5)
     with pytest.raises(ValueError, match="strictly between"):
         light.predict_quantiles(rows[:3], [0.0])
-    with pytest.raises(AttributeError, match="clone"):
-        light.n_chains = 3
+
+
+def test_changes_are_those_of_the_estimator(model, rows, tmp_path):
+    model.save(tmp_path / "model.mile")
+    light = FittedModel.read(tmp_path / "model.mile")
+    copied = pickle.loads(pickle.dumps(light))
+    assert type(copied) is mile.MileRegressor
+    assert np.array_equal(copied.predict(rows), model.predict(rows))
+    light.n_chains = 2
+    assert light.get_params()["n_chains"] == clone(light).n_chains == 2
+    light.fit(rows, 1e3 + rows[:, 0])
+    assert light.predict(rows).min() > 900.0
 
 
 def test_other_files_are_left_to_what_reads_all(model, tmp_path):
