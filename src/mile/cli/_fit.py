@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -130,8 +130,10 @@ def fit(
     began = time.perf_counter()
     if len(problem.shape) > 2:
         estimator.fit(problem.x, problem.y)
-    else:
+    elif problem.event is not None:
         estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, event=problem.event, **folding)
+    else:
+        estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, **folding)
     _finish(console, run, estimator, time.perf_counter() - began, save)
 
 
@@ -154,12 +156,23 @@ def _read(
     return read_problem(data, target, drop, task, settings.kinds, event), settings
 
 
-def _folding(data: DataFile, settings: Settings, groups: str | None, order: str | None) -> dict[str, np.ndarray]:
-    """Return the columns that say how rows are cut into folds, by the name that `fit` gives them."""
-    named = {name: column for name, column in (("groups", groups), ("order", order)) if column is not None}
-    if named and (settings.text is not None or is_image_file(data)):
+class FoldColumns(TypedDict, total=False):
+    """The columns that say how rows are cut into folds, by the name that `fit` gives them."""
+
+    groups: np.ndarray
+    order: np.ndarray
+
+
+def _folding(data: DataFile, settings: Settings, groups: str | None, order: str | None) -> FoldColumns:
+    """Return the columns that are asked for."""
+    if (groups is not None or order is not None) and (settings.text is not None or is_image_file(data)):
         raise ValueError("--groups and --order name columns of a table; there are none in texts or images.")
-    return {name: data.table.column(column) for name, column in named.items()}
+    found: FoldColumns = {}
+    if groups is not None:
+        found["groups"] = data.table.column(groups)
+    if order is not None:
+        found["order"] = data.table.column(order)
+    return found
 
 
 def resume(

@@ -15,6 +15,7 @@ from mile.storage._tensors import read_tensors
 
 _LARGEST_FILE = 1 << 28  # bytes; draws of larger ones stay on disk, which takes the whole estimator
 _LARGEST_INPUT = 1e6  # as in features/numbers.py
+_NORMAL_HEADS = (0, 2)  # the kernel's codes of two outputs for a normal distribution, as in kernel.hpp
 _SETTINGS = {"kind": "standardizer"}
 
 
@@ -71,6 +72,8 @@ class FittedModel:
             if header.kernel is None or not header.extra:
                 return None
             form = header.kernel
+            if form.sizes[-1] != 2 or form.head not in _NORMAL_HEADS:
+                return None
             origin = schema.ORIGIN.read(header.extra)
             if origin.estimator != "regressor" or origin.feature_names is not None:
                 return None

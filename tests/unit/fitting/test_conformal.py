@@ -68,5 +68,5 @@ def test_without_out_of_fold_predictions_they_are_refused_with_advice(fitted):
     dataset = Dataset.from_arrays(train.x, train.y, fold_train=rotating_folds(len(train), 3, 0))
     options = {"training": Training(max_epochs=1), "n_chains": 3, "random_state": 0, "sampler": DeepEnsemble()}
     classes = mile.fit(dataset, MLP(n_inputs=3, hidden=(4,), n_outputs=3), mile.Categorical(3), **options)
-    with pytest.raises(ValueError, match="are for numbers"):
+    with pytest.raises(ValueError, match="need means and standard deviations; this model has classes"):
         conformal_interval(classes, x)
