@@ -1,5 +1,6 @@
 """A saved regression that predicts by the native kernel alone, and becomes the whole estimator when asked for more."""
 
+import copyreg
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -140,14 +141,19 @@ class FittedModel:
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self._whole(), name, value)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:  # as object has it
-        return self._whole().__reduce_ex__(protocol)
-
     def __dir__(self) -> list[str]:
         return dir(self._whole())
 
     def __repr__(self) -> str:
         return f"<model of {self._predictor.n_draws:,} draws from {self._path}>"
+
+
+def _unchanged(estimator: object) -> object:
+    return estimator
+
+
+# A copy of any kind is a copy of the estimator: it needs no file.
+copyreg.dispatch_table[FittedModel] = lambda model: (_unchanged, (model._whole(),))
 
 
 def _stamp(path: Path) -> tuple[int, int]:
