@@ -23,7 +23,8 @@ def stopped(folder, stage, **changes):
 
 
 def test_each_stage_has_its_words_and_numbers(tmp_path):
-    state = stopped(tmp_path, "ensemble")
+    with runs.frequent_checkpoints():
+        state = stopped(tmp_path, "ensemble")
     assert state.stage == "training networks"
     assert (state.step, state.steps, state.draws, state.score) == (0, STEPS, 0, None)
     state = stopped(tmp_path, "phase I")

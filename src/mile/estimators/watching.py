@@ -18,7 +18,7 @@ from mile.fitting.result import Fit
 from mile.fitting.unseen import Estimate, OutOfFold, summarize
 from mile.samplers import Sampler
 from mile.samplers.auto import with_plan
-from mile.storage import DATA, FINISHED, Manifest, Record, read_manifest, run_seconds
+from mile.storage import DATA, FINISHED, TRAINING, Manifest, Record, read_manifest, run_seconds
 
 # What the phases of MILE do; those of other samplers go by their names.
 _WORDS = {
@@ -130,7 +130,7 @@ def _place(folder: Path) -> RunState:
     n_chains = Count(1).read(manifest.configuration.get("n_chains"), folder, ("configuration", "n_chains"))
     members = [record_of(folder, manifest, chain, "member") for chain in range(n_chains)]
     known = [record_of(folder, manifest, chain, "final", "state") for chain in range(n_chains)]
-    records = [record for record in known if record is not None]
+    records = [record for record in known if record is not None and record.stage != TRAINING]
     phases = _sampler(folder, manifest).phases
     done = [_steps_made(record, [(phase.name, phase.n_steps) for phase in phases]) for record in records]
     trained, have_begun = sum(member is not None for member in members), len(records) == n_chains
