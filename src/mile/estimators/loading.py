@@ -56,43 +56,7 @@ Model = Fit | MileRegressor | MileClassifier
 
 # Any: which `Model` it is, only the file says, and callers use the methods of the one that they saved.
 def load(path: str | Path, *, network: object = None) -> Any:
-    """Return a saved model, or what a run has so far: its draws, or before these the deep ensemble, with a warning.
-
-    Nothing in the file is executed, and nothing is imported by a name that it holds. Draws that take much memory stay
-    on disk and are read as predictions need them.
-
-    Parameters
-    ----------
-    path
-        A file written by `save`, or a run directory, also one that another process is writing to.
-    network
-        Your own network again, if the model was fitted with one: files keep the shapes of its arrays, not its code.
-
-    Returns
-    -------
-    MileRegressor, MileClassifier or Fit
-        What was saved.
-
-    Raises
-    ------
-    CorruptFileError
-        If the file was cut short or altered.
-    UntrustedFileError
-        If it is not a file of ours.
-    ValueError
-        If a run has neither draws nor a trained ensemble yet, or `network` is missing or not the one of the file.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> import mile, tempfile, pathlib
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = mile.MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X, y)
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.mile"
-    >>> model.save(path)
-    >>> bool((mile.load(path).predict(X) == model.predict(X)).all())
-    True
-    """
+    """Return the whole of what was saved, with every array checked; see `mile.load`, which may put it off."""
     path = Path(path)
     with _naming(path):
         found, origin = read_run(path, network) if path.is_dir() else read_fit(path, network)
