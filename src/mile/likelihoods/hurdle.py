@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,8 @@ from mile.likelihoods.gamma import Gamma, GammaComponents
 from mile.likelihoods.lognormal import LogNormal, LogNormalComponents
 from mile.likelihoods.positive import AbstractPositive, PositivePredictive, unshifted
 
+PositiveComponents = LogNormalComponents | GammaComponents
+
 
 @dataclass(frozen=True)
 class AmountResponse(AbstractResponse):
@@ -54,18 +57,9 @@ class AmountResponse(AbstractResponse):
         return unshifted(self.scale).tensors()
 
 
-@_registry.likelihood("hurdle_lognormal")
 @dataclass(frozen=True)
-class HurdleLogNormal(LogNormal):
-    """Zero with a chance of its own, else lognormal: outputs as those of `LogNormal`, and the log odds of zero.
-
-    Parameters
-    ----------
-    center, spread, below, above, floor
-        As those of `LogNormal`, of the positive rows.
-    zeros
-        Log odds of zero where the third output is zero. None: learned, as those of the zeros in y.
-    """
+class AbstractHurdle(AbstractPositive):
+    """What a hurdle adds to the positive family that stands after it among the bases of a class."""
 
     allows_zero = True
     takes_limits = False
@@ -79,7 +73,7 @@ class HurdleLogNormal(LogNormal):
 
     @property
     def n_outputs(self) -> int:
-        """Log location, log noise, log odds of zero."""
+        """Both of the family, and the log odds of zero."""
         return 3
 
     def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
@@ -93,7 +87,7 @@ class HurdleLogNormal(LogNormal):
     def fitted(self, y: Encoded) -> AbstractPositive:
         """Return this likelihood with what it takes from the response."""
         zeros = start_of(float(np.mean(y == 0))) if self.zeros is None and len(y) else self.zeros
-        return super(HurdleLogNormal, replace(self, zeros=zeros)).fitted(y[y > 0])
+        return super(AbstractHurdle, replace(self, zeros=zeros)).fitted(y[y > 0])
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log probability of zero, or the log density of another value, of each row."""
@@ -103,16 +97,30 @@ class HurdleLogNormal(LogNormal):
     def components(self, outputs: OutputsOfDraws) -> "HurdleComponents":
         """Return the distributions of outputs."""
         logit = outputs[:, 2].astype(np.float64) + (self.zeros or 0.0)
-        return HurdleComponents(logit, super().components(outputs[:, :2]))
+        return HurdleComponents(logit, cast(PositiveComponents, super().components(outputs[:, :2])))
 
     def predictive(self, mixture: Mixture, response: AbstractResponse) -> "HurdlePredictive":
         """Return the predictive distribution of an amount."""
         return HurdlePredictive(mixture, self, response)
 
 
+@_registry.likelihood("hurdle_lognormal")
+@dataclass(frozen=True)
+class HurdleLogNormal(AbstractHurdle, LogNormal):
+    """Zero with a chance of its own, else lognormal: outputs as those of `LogNormal`, and the log odds of zero.
+
+    Parameters
+    ----------
+    center, spread, below, above, floor
+        As those of `LogNormal`, of the positive rows.
+    zeros
+        Log odds of zero where the third output is zero. None: learned, as those of the zeros in y.
+    """
+
+
 @_registry.likelihood("hurdle_gamma")
 @dataclass(frozen=True)
-class HurdleGamma(Gamma):
+class HurdleGamma(AbstractHurdle, Gamma):
     """Zero with a chance of its own, else gamma: outputs as those of `Gamma`, and the log odds of zero.
 
     Parameters
@@ -123,50 +131,9 @@ class HurdleGamma(Gamma):
         Log odds of zero where the third output is zero. None: learned, as those of the zeros in y.
     """
 
-    allows_zero = True
-
-    zeros: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.zeros is not None:
-            check_number("zeros", self.zeros)
-
-    @property
-    def n_outputs(self) -> int:
-        """Log mean, log variation, log odds of zero."""
-        return 3
-
-    def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
-        """Learn the standard deviation from the training rows."""
-        return AmountResponse(Standardizer.learn(y, rows, weight))
-
-    def restore_response(self, tensors: Tensors) -> AbstractResponse:
-        """Return the scale that a file has kept."""
-        return AmountResponse(Standardizer.read(tensors, ()))
-
-    def fitted(self, y: Encoded) -> AbstractPositive:
-        """Return this likelihood with what it takes from the response."""
-        zeros = start_of(float(np.mean(y == 0))) if self.zeros is None and len(y) else self.zeros
-        return super(HurdleGamma, replace(self, zeros=zeros)).fitted(y[y > 0])
-
-    def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
-        """Return the log probability of zero, or the log density of another value, of each row."""
-        density = super().log_prob(outputs, jnp.where(y > 0, y, 1.0))
-        return with_zeros(jnp, outputs[2] + (self.zeros or 0.0), y, jnp.where(y > 0, density, -jnp.inf))
-
-    def components(self, outputs: OutputsOfDraws) -> "HurdleComponents":
-        """Return the distributions of outputs."""
-        logit = outputs[:, 2].astype(np.float64) + (self.zeros or 0.0)
-        return HurdleComponents(logit, super().components(outputs[:, :2]))
-
-    def predictive(self, mixture: Mixture, response: AbstractResponse) -> "HurdlePredictive":
-        """Return the predictive distribution of an amount."""
-        return HurdlePredictive(mixture, self, response)
-
 
 @dataclass(frozen=True, eq=False)
-class HurdleComponents(WithZeros[LogNormalComponents | GammaComponents]):
+class HurdleComponents(WithZeros[PositiveComponents]):
     """Amounts of each row under each draw that may be zero."""
 
     def quantile(self, level: float) -> PerDraw:
@@ -193,9 +160,9 @@ class HurdlePredictive(AtomPredictive, PositivePredictive):
     """Predictive distribution of an amount that may be zero; its log score at zero is that of a probability."""
 
     log_prob_label = "log density, or probability of 0"
-    _likelihood: HurdleLogNormal | HurdleGamma
+    _likelihood: AbstractHurdle
 
-    def __init__(self, mixture: Mixture, likelihood: HurdleLogNormal | HurdleGamma, response: AbstractResponse) -> None:
+    def __init__(self, mixture: Mixture, likelihood: AbstractHurdle, response: AbstractResponse) -> None:
         super().__init__(mixture, likelihood, response)
         # The response has no unit: scores of zeros do not change with the scale, so there are no standardized ones.
         self._scale = float(response.decode(np.ones(1))[0])

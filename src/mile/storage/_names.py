@@ -1,4 +1,4 @@
-"""The names of this package; they are imported on first use, because some of them need JAX."""
+"""The names of this package; they are imported on first use, because some of them need JAX. `__init__` lists them."""
 
 from mile.storage import schema
 from mile.storage._downloads import downloaded, read_arrays, read_members, read_packed_lines, write_arrays
@@ -28,54 +28,3 @@ from mile.storage._tables import read_table
 from mile.storage._tensors import Tensors, read_tensors, write_tensors
 from mile.storage._unpacking import ReadOptions, read_size
 from mile.storage.schema import check_draws
-
-__all__ = [
-    "DATA",
-    "DRAWS_IN_MEMORY",
-    "FINISHED",
-    "OUT_OF_FOLD",
-    "SCALES",
-    "TRAINING",
-    "FlatDraws",
-    "Layout",
-    "Manifest",
-    "ReadOptions",
-    "Record",
-    "Run",
-    "StoredDraws",
-    "Table",
-    "Tensors",
-    "Unsaved",
-    "check_draws",
-    "check_entries",
-    "check_member",
-    "check_members",
-    "check_pending",
-    "check_space",
-    "csv_lines",
-    "damaged_files",
-    "downloaded",
-    "fingerprint",
-    "has_run",
-    "inside",
-    "open_run",
-    "read_arrays",
-    "read_draws",
-    "read_manifest",
-    "read_members",
-    "read_packed_lines",
-    "read_record",
-    "read_size",
-    "read_status_of",
-    "read_table",
-    "read_tensors",
-    "repair",
-    "run_seconds",
-    "schema",
-    "sync_folders",
-    "write_arrays",
-    "write_binary",
-    "write_page",
-    "write_table",
-    "write_tensors",
-]
