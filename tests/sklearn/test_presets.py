@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from mile import MileClassifier, MileRegressor, MileTextClassifier, _registry
-from mile.estimators import _base
+from mile.estimators import _arguments, _base
 from mile.estimators._presets import table_defaults
 from mile.fitting.running import run_job
 from mile.samplers import Mile, Nuts, configure, preset_names
@@ -45,6 +46,15 @@ class TestTheNetworkOfATable:
     def test_is_wider_where_there_are_more(self):
         assert table_defaults("default", 4_999).hidden == (16, 16, 16)
         assert table_defaults("default", 5_000).hidden == (32, 32, 32)
+
+    def test_sees_pieces_of_numbers_in_large_tables_of_mixed_columns(self):
+        pieces = [table_defaults(preset, rows).pieces for preset in ("default", "paper") for rows in (4_999, 5_000)]
+        assert pieces == [0, 16, 0, 0]
+        x = pd.DataFrame({"size": np.arange(60.0), "kind": ["a", "b"] * 30})
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setattr(_arguments, "table_defaults", lambda *given: table_defaults(*given)._replace(pieces=3))
+            model = MileRegressor(**SMALL, sampler="deep_ensemble").fit(x, np.arange(60.0))
+        assert model.columns_[0].treatment.endswith(", and 3 pieces")
 
     def test_is_that_of_the_paper_where_that_is_asked_for(self, planned):
         network = planned(1_000, preset="paper").network

@@ -203,7 +203,8 @@ class AbstractMileEstimator(AbstractFittedModel):
         if table is None:
             return CheckedRows(*check_training_data(self, X, y, numeric=numeric), Standardizer(), known)
         # The paper standardizes.
-        encoder = TableEncoder(kinds=self.columns or {}, squash="none" if self.preset == "paper" else "smooth")
+        squash, pieces = "none" if self.preset == "paper" else "smooth", self._usual(len(table)).pieces
+        encoder = TableEncoder(kinds=self.columns or {}, squash=squash, pieces=pieces)
         return CheckedRows(*check_training_table(self, table, y, numeric=numeric), encoder, known)
 
     def _table(self, X: InputLike) -> Frame | None:

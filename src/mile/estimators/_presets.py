@@ -25,6 +25,7 @@ class TableDefaults(NamedTuple):
     n_folds: int  # that rotate; 0: rows are set aside for validation
     stacking: str  # how chains and members are weighed, one of `mile.fitting.weighing.STACKING`; only with folds
     training: Training  # of the members that the chains start from
+    pieces: int  # of each number, for tables that are encoded; 0: a number is one feature
 
 
 def _trained(batch_size: int, epochs: int) -> Training:
@@ -40,8 +41,8 @@ def _trained(batch_size: int, epochs: int) -> Training:
 
 
 _PAPER: dict[Task, TableDefaults] = {  # paper table 1
-    "regression": TableDefaults((16, 16), "relu", {}, "normal", "gaussian", 0, "none", Training()),
-    "classification": TableDefaults((16, 16), "relu", {}, "normal", "categorical", 0, "none", Training()),
+    "regression": TableDefaults((16, 16), "relu", {}, "normal", "gaussian", 0, "none", Training(), 0),
+    "classification": TableDefaults((16, 16), "relu", {}, "normal", "categorical", 0, "none", Training(), 0),
 }
 _MEDIUM_STEPS = {"warmup_steps": 20_000, "sampling_steps": 5_000}
 _LARGE_STEPS = {"warmup_steps": 6_000, "sampling_steps": 1_500}
@@ -52,7 +53,15 @@ _LARGE_STEPS = {"warmup_steps": 6_000, "sampling_steps": 1_500}
 # more of what twelve can do.
 _REGRESSION = {
     0: TableDefaults(
-        (16, 16), "gelu", {}, "hierarchical", Gaussian(link="bounded"), 12, "slots", _trained(batch_size=32, epochs=200)
+        hidden=(16, 16),
+        activation="gelu",
+        steps={},
+        prior="hierarchical",
+        likelihood=Gaussian(link="bounded"),
+        n_folds=12,
+        stacking="slots",
+        training=_trained(batch_size=32, epochs=200),
+        pieces=0,
     )
 }
 _REGRESSION[200] = _REGRESSION[0]._replace(n_folds=6)
@@ -60,7 +69,7 @@ _REGRESSION[1_000] = _REGRESSION[200]._replace(
     hidden=(16, 16, 16), steps=_MEDIUM_STEPS, training=_trained(batch_size=64, epochs=100)
 )
 _REGRESSION[5_000] = _REGRESSION[200]._replace(
-    hidden=(32, 32, 32), steps=_LARGE_STEPS, training=_trained(batch_size=256, epochs=60)
+    hidden=(32, 32, 32), steps=_LARGE_STEPS, training=_trained(batch_size=256, epochs=60), pieces=16
 )
 _BY_ROWS: dict[Task, dict[int, TableDefaults]] = {
     "regression": _REGRESSION,

@@ -16,16 +16,22 @@ Edges = tuple[float, ...]  # rising; one more than there are pieces, or none
 
 
 def learn_edges(known: Float[np.ndarray, " row"], weight: Float[np.ndarray, " row"], n_pieces: int) -> Edges:
-    """Return the ends of pieces with equal shares of the rows, as far as there are enough different numbers.
+    """Return the ends of at most so many pieces: quantiles, as far as there are enough different numbers.
 
-    They are training values, so that a weight of two is exactly the row twice. A single piece would say what the number
-    itself says: then there are none.
+    A number that more rows have than a piece has on average, such as the zero of an amount that few rows have, is an
+    end of its own, and the quantiles are those of the other rows; else most ends would be that number. They are
+    training values, so that a weight of two is exactly the row twice. A single piece would say what the number itself
+    says: then there are none.
     """
     if n_pieces < 2 or not len(known):
         return ()
-    weights = None if (weight == weight[0]).all() else weight
-    levels = np.linspace(0.0, 1.0, n_pieces + 1)
-    edges = np.unique(np.quantile(known, levels, method="inverted_cdf", weights=weights))
+    values, group = np.unique(known, return_inverse=True)
+    counts = np.bincount(group, weight)
+    is_frequent = counts * n_pieces > counts.sum()
+    frequent, others, weights = values[is_frequent], values[~is_frequent], counts[~is_frequent]
+    levels = np.linspace(0.0, 1.0, n_pieces - len(frequent) + 1)
+    quantiles = np.quantile(others, levels, method="inverted_cdf", weights=weights) if len(others) else []
+    edges = np.unique(np.append(frequent, quantiles))
     # Pieces are measured by half of each end, because a difference of two finite numbers may be infinite.
     edges = edges[np.append(True, np.diff(edges / 2) > 0)]
     return tuple(map(float, edges)) if len(edges) > 2 else ()

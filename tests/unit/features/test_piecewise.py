@@ -35,6 +35,16 @@ class TestEdges:
         values, weight = RNG.normal(size=50), RNG.integers(1, 4, 50)
         assert edges_of(values, 6, weight) == edges_of(np.repeat(values, weight), 6)
 
+    def test_single_out_numbers_that_many_rows_have(self):
+        gains = np.append(np.zeros(900), np.arange(1.0, 101.0))
+        assert edges_of(gains, 5) == (0.0, 1.0, 25.0, 50.0, 75.0, 100.0)
+        assert edges_of([*gains, *[7.5] * 600], 5) == (0.0, 1.0, 7.5, 34.0, 67.0, 100.0)
+
+    def test_are_never_more_than_asked_for(self):
+        for n_pieces in range(2, 12):
+            values = RNG.integers(0, 2 * n_pieces, 80).astype(float)
+            assert len(edges_of(values, n_pieces)) <= n_pieces + 1
+
     def test_are_fewer_where_there_are_few_different_numbers(self):
         assert edges_of([0, 0, 0, 0, 0, 1, 1, 2], 4) == (0.0, 1.0, 2.0)
         for alike in ([3.0] * 9, [0, 1] * 9, [5e-324, 1e-323, 0.0] * 9):
