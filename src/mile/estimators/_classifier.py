@@ -166,6 +166,10 @@ class MileClassifier(ClassifierMixin, AbstractMileEstimator):
         """Return the most probable label of each row."""
         return self.predictive(X).labels
 
+    def __call__(self, X: InputLike) -> Float[np.ndarray, "row class"]:
+        """Return what `predict_proba` does: `shap.Explainer(model, X)` explains functions."""
+        return self.predict_proba(X)
+
     def predict_proba(self, X: InputLike) -> Float[np.ndarray, "row class"]:
         """Return the probability of each class, in the order of `classes_`."""
         return self.predictive(X).probs

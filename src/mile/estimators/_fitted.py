@@ -1,7 +1,7 @@
 """What both estimators can do once they are fitted: predict, score, write files and reports."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +14,17 @@ from mile.estimators._arguments import AbstractArguments
 from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
 from mile.estimators._task import check_weights, encode_rows
-from mile.explain import ColumnTable, Explanation, column_table, explain, explain_briefly
+from mile.explain import (
+    ColumnTable,
+    Explanation,
+    RowExplanation,
+    column_table,
+    encoded_table,
+    explain,
+    explain_briefly,
+    explain_row,
+)
+from mile.explain._rows import as_outcomes
 from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
@@ -187,6 +197,7 @@ class AbstractFittedModel(AbstractArguments):
         *,
         label: object = None,
         columns: Sequence[str] | None = None,
+        pairs: bool = True,
         n_rows: int = 1_000,
         n_draws: int = 300,
         n_repeats: int = 5,
@@ -205,6 +216,8 @@ class AbstractFittedModel(AbstractArguments):
             For classes, the one whose probability is explained; None takes the second of two, else the most frequent.
         columns
             Names of the columns that get effect curves; None: all.
+        pairs
+            Whether to find the strongest interactions among the five most important columns.
         n_rows
             Most rows to use; of more, an even selection.
         n_draws
@@ -235,6 +248,7 @@ class AbstractFittedModel(AbstractArguments):
             None if y is None else np.asarray(y),
             label=label,
             columns=columns,
+            pairs=pairs,
             n_rows=n_rows,
             n_draws=n_draws,
             n_repeats=n_repeats,
@@ -242,6 +256,87 @@ class AbstractFittedModel(AbstractArguments):
             random_state=random_state,
             progress=progress,
         )
+
+    def explain_row(
+        self,
+        x: InputLike | Mapping[str, object],
+        X: InputLike | None = None,
+        y: ResponseLike | None = None,
+        *,
+        label: object = None,
+        n_background: int = 100,
+        n_draws: int = 300,
+        random_state: int = 0,
+        progress: bool = True,
+    ) -> RowExplanation:
+        """Say why one prediction is what it is, and as sure as it is.
+
+        Parameters
+        ----------
+        x
+            The row: a table of one row, one row of an array, or a mapping of the names of columns to cells.
+        X, y
+            Rows to compare with, best those of the fit, and what was observed of them. Without X those of `run_dir`.
+        label
+            For classes, the one whose probability is explained; None takes the one that is predicted.
+        n_background
+            Rows that the average is of; of more, an even selection.
+        n_draws
+            How many draws to ask, about.
+        random_state
+            Seed of the orders of the columns.
+        progress
+            Whether a terminal or notebook shows a bar once this has taken two seconds.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from mile import MileRegressor
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X[50:], y[50:])
+        >>> found = model.explain_row(X[:1], X[50:], y[50:], n_draws=50)
+        >>> total = found.average["mean"] + found.contributions["mean"].sum()
+        >>> bool(abs(total - found.prediction["mean"]) < 1e-6)
+        True
+        """
+        check_is_fitted(self)
+        background = self._background(None if X is None else self._column_table(X), y)
+        return explain_row(
+            self.fit_,
+            self._column_table(self._as_table(x)),
+            *background,
+            label=label,
+            n_background=n_background,
+            n_draws=n_draws,
+            random_state=random_state,
+            progress=progress,
+        )
+
+    def _as_table(self, x: InputLike | Mapping[str, object]) -> InputLike:
+        """Return one row, however it is given, as a table."""
+        names = getattr(self, "feature_names_in_", None)
+        if np.ndim(x) == 1 and names is not None:  # pyright: ignore[reportArgumentType]
+            x = dict(zip(map(str, names), x, strict=True))  # pyright: ignore[reportArgumentType]
+        elif np.ndim(x) == 1:  # pyright: ignore[reportArgumentType]
+            x = np.asarray(x)[None]
+        if isinstance(x, Mapping):
+            return {name: cell if np.ndim(cell) else [cell] for name, cell in x.items()}  # pyright: ignore
+        return x
+
+    def _background(self, table: ColumnTable | None, y: ResponseLike | None) -> tuple[ColumnTable, np.ndarray | None]:
+        """Return rows to compare with and what was observed of them: the given ones, or those that the run keeps."""
+        if table is not None:
+            return table, as_outcomes(None if y is None else np.asarray(y), len(table))
+        folder, fitted = getattr(self, "run_dir", None), self.fit_
+        from mile.estimators.loading import read_training  # it imports the estimators
+
+        kept = None if folder is None else read_training(folder, fitted)
+        origins = fitted.encoder.origins(fitted.network.n_inputs)
+        if kept is None or origins is None:
+            raise ValueError("explain_row compares with other rows: pass X, best the rows of the fit.")
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{place}" for place in range(origins.max() + 1)] if names is None else list(map(str, names))
+        return encoded_table(kept[0], origins, names), kept[1]
 
     def export(self, path: str | Path, **options: object) -> None:
         """Write this model as a file for other programs, by the suffix of its name.

@@ -157,6 +157,10 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         predictive = self.predictive(X)
         return (predictive.point, predictive.std) if return_std else predictive.point
 
+    def __call__(self, X: InputLike) -> np.ndarray:
+        """Return what `predict` does: `shap.Explainer(model, X)` explains functions."""
+        return self.predictive(X).point
+
     def score(self, X: InputLike, y: ResponseLike, sample_weight: WeightsLike | None = None) -> float:
         """Return R squared of the predictions; of a response with limits, the concordance of the medians."""
         predictive = self.predictive(X)

@@ -14,8 +14,10 @@ from mile.explain._progress import late_bar
 from mile.explain._rows import as_outcomes, choose_rows, imagined, judges
 from mile.explain._text import as_html, as_text
 from mile.explain._thinned import ThinnedFit
+from mile.explain.contributions import N_BACKGROUND, RowExplanation, explain_one
 from mile.explain.effects import Effect, effect
 from mile.explain.importance import Importance, permutation_importance
+from mile.explain.interactions import MOST_COLUMNS, Interaction, frame, interactions
 from mile.fitting.result import Fit
 from mile.priors.base import relevance_of_inputs
 
@@ -48,6 +50,10 @@ class Explanation:
         The rows themselves, as the network takes them, and the columns that they are made of.
     model
         The draws that were asked.
+    interactions
+        Pairs of the columns that matter most, the strongest first; empty if they were not asked for.
+    y
+        What was observed of the rows, if it was given.
     """
 
     importance: Importance
@@ -57,6 +63,8 @@ class Explanation:
     rows: str
     table: ColumnTable
     model: ThinnedFit
+    interactions: tuple[Interaction, ...] = ()
+    y: np.ndarray | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,9 +80,11 @@ class Explanation:
     def frames(self) -> dict[str, dict[str, np.ndarray]]:
         """Return all tables, each a mapping of names to columns, as `pandas.DataFrame` takes it.
 
-        They are "importance", and of every effect a table by the name of its column after "effect ".
+        They are "importance", "interactions" of pairs, and of every effect a table by the name of its column after
+        "effect ".
         """
         found = {"importance": self._importance_frame()}
+        found |= {"interactions": frame(self.interactions)} if self.interactions else {}
         return found | {f"effect {name}": curve.frame() for name, curve in self.effects.items()}
 
     def plot(self, column: str | None = None, *, target: str = "y", ax: "Axes | None" = None) -> "Axes":
@@ -93,12 +103,44 @@ class Explanation:
             return figures.importance(self.importance, ax=ax)
         return figures.effect(self.effects[self.table.names[self.table.place(column)]], target=target, ax=ax)
 
+    def plot_interactions(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Draw the strength of the interactions of pairs, with 90 % intervals.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; None makes a new figure.
+        """
+        return figures.interactions(self.interactions, ax=ax)
+
+    def explain_row(
+        self, number: int, *, n_background: int = N_BACKGROUND, random_state: int = 0, progress: bool = True
+    ) -> RowExplanation:
+        """Say why the prediction of one of these rows is what it is, compared with the others.
+
+        Parameters
+        ----------
+        number
+            Its place in the table that was explained.
+        n_background, random_state, progress
+            As in `MileRegressor.explain_row`.
+        """
+        place = np.flatnonzero(self.table.number == number)
+        if not place.size:
+            raise ValueError(f"number must be the place of one of the {len(self.table)} rows; got {number!r}.")
+        rng = np.random.default_rng(random_state)
+        others = np.flatnonzero(self.table.number != number)
+        if not others.size:
+            raise ValueError("there are no other rows to compare with.")
+        y = None if self.y is None else self.y[others]
+        return explain_one(self.model, self.table.take(place), self.table.take(others), y, n_background, rng, progress)
+
     def __repr__(self) -> str:
-        return as_text(self._heading(), self._importance_frame())
+        return as_text(self._heading(), self._importance_frame(), self.interactions)
 
     def _repr_html_(self) -> str:
         curves = [self.effects[name] for name in self.important[:4] if name in self.effects]
-        return as_html(self._heading(), self._importance_frame(), self.importance, curves)
+        return as_html(self._heading(), self._importance_frame(), self.importance, curves, self.interactions)
 
     def _heading(self) -> str:
         found = self.importance
@@ -121,6 +163,7 @@ def explain(
     n_repeats: int = _REPEATS,
     out_of_fold: bool | None = None,
     columns: Sequence[str] | None = None,
+    pairs: bool = True,
     random_state: int = 0,
     progress: bool = True,
 ) -> Explanation:
@@ -134,7 +177,7 @@ def explain(
         Encoded rows with their columns: see `column_table`.
     y
         What was observed.
-    label, n_rows, n_draws, n_repeats, out_of_fold, columns, random_state, progress
+    label, n_rows, n_draws, n_repeats, out_of_fold, columns, pairs, random_state, progress
         As in `MileRegressor.explain`.
     """
     check_count("n_rows", n_rows, 2)
@@ -146,7 +189,9 @@ def explain(
     quantity = model.fit.predictive(rows.table.x[:1]).explained(model.label).label
     wanted = range(len(table.columns)) if columns is None else [table.place(name) for name in columns]
     parts = judges(fit, rows, n_draws, model.label)
-    with late_bar(len(parts) * len(table.columns) + len(wanted), wanted=progress) as bar:
+    n_paired = min(len(table.columns), MOST_COLUMNS) if pairs else 0
+    total = len(parts) * len(table.columns) + len(wanted) + n_paired * (n_paired - 1) // 2
+    with late_bar(total, wanted=progress) as bar:
         importance = permutation_importance(
             parts,
             rows.table,
@@ -161,6 +206,8 @@ def explain(
         for place in wanted:
             effects[table.names[place]] = effect(model, rows.table, place, quantity, rng)
             bar.advance(1)
+        foremost = importance.order[:n_paired].tolist()
+        between = interactions(model, rows.table, foremost, rng, bar.advance) if n_paired > 1 else []
     return Explanation(
         importance=importance,
         effects=effects,
@@ -169,6 +216,8 @@ def explain(
         rows=rows.words,
         table=rows.table,
         model=model,
+        interactions=tuple(between),
+        y=rows.y,
     )
 
 
@@ -177,7 +226,9 @@ def explain_briefly(fit: Fit, table: ColumnTable, y: np.ndarray, n_effects: int 
 
     Where fewer than two matter beyond chance, the first two have their effects all the same.
     """
-    found = explain(fit, table, y, n_rows=_FEW_ROWS, n_draws=_FEW_DRAWS, n_repeats=_FEW_REPEATS, columns=())
+    found = explain(
+        fit, table, y, n_rows=_FEW_ROWS, n_draws=_FEW_DRAWS, n_repeats=_FEW_REPEATS, columns=(), pairs=False
+    )
     rng, order = np.random.default_rng(0), found.importance.order
     foremost = [found.columns[place] for place in order[: min(max(2, len(found.important)), n_effects)]]
     curves = {name: effect(found.model, found.table, found.table.place(name), found.quantity, rng) for name in foremost}

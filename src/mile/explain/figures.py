@@ -1,21 +1,24 @@
 """Pictures of explanations; each function draws on one matplotlib `Axes` and returns it."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from mile._printable import one_line
 from mile.explain.effects import Band, Effect
 from mile.explain.importance import Importance
-from mile.plot._style import FAILED, MILE, WANTED, count, cut, finish, make_room, new_axes
+from mile.explain.interactions import Interaction
+from mile.plot._style import FAILED, MILE, MISS, WANTED, count, cut, finish, make_room, new_axes, nothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_COLUMNS = 20
 _NAME = 24  # characters
+_MOST_PARTS = 10  # columns whose contributions are drawn one by one
 
 
 def importance(found: Importance, *, ax: "Axes | None" = None) -> "Axes":
@@ -64,6 +67,52 @@ def effect(found: Effect, *, accumulated: bool | None = None, target: str = "y",
     make_room(ax, above=0.22)
     label = f"effect on {quantity}" if is_accumulated else quantity
     return finish(ax, _sentence(found, curve), one_line(found.name), label, "upper left", 2)
+
+
+def interactions(found: Sequence[Interaction], *, ax: "Axes | None" = None) -> "Axes":
+    """Draw the strength of the interactions of pairs with 90 % intervals, the strongest at the top."""
+    ax = new_axes(ax)
+    shown = found[:_MOST_PARTS][::-1]
+    if not shown:
+        return nothing(ax, "No pairs of columns were asked for.")
+    places = np.arange(len(shown))
+    ax.hlines(places, *np.array([one.interval for one in shown]).T, color=MILE, linewidth=2.0, alpha=0.5)
+    ax.plot([one.strength for one in shown], places, "o", color=MILE, markersize=4.0)
+    ax.axvline(0.0, color=FAILED, linewidth=1.0, linestyle=":")
+    ax.set_yticks(places, [cut(f"{one.first} × {one.second}", _NAME) for one in shown], parse_math=False)
+    best = shown[-1]
+    title = f"{best.first} and {best.second} interact most: {100 * best.share:.0f} % of their joint effect"
+    return finish(ax, title, "what a pair has beyond the sum of both", "")
+
+
+def contributions(
+    quantity: str,
+    labels: list[str],
+    added: Float[np.ndarray, " column"],
+    error: Float[np.ndarray, " column"],
+    ends: tuple[float, float],
+    *,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw what columns add to one prediction, from the average to the prediction, the largest at the top."""
+    ax = new_axes(ax)
+    order = np.argsort(-np.abs(added), kind="stable")
+    shown, rest = order[:_MOST_PARTS], order[_MOST_PARTS:]
+    names = [cut(labels[int(place)], _NAME) for place in shown]
+    values, errors = added[shown], error[shown]
+    if len(rest):
+        names.append(f"{len(rest)} other columns")
+        values, errors = np.append(values, added[rest].sum()), np.append(errors, np.sqrt(np.sum(error[rest] ** 2)))
+    places = np.arange(len(names))[::-1]
+    start = ends[1] - np.cumsum(values)
+    ax.barh(places, values, left=start, color=np.where(values > 0.0, MISS, MILE), alpha=0.75, height=0.7)
+    ax.hlines(places, start + values - errors, start + values + errors, color=FAILED, linewidth=1.2)
+    for end, words in zip(ends, ("average", "this row"), strict=True):
+        ax.axvline(end, color=FAILED, linewidth=1.0, linestyle=":" if words == "average" else "-")
+    ax.set_yticks(places, names, parse_math=False)
+    ax.set_ylim(-0.7, len(names) - 0.3)
+    title = f"{one_line(quantity)}: {ends[1]:.4g} here, {ends[0]:.4g} on average"
+    return finish(ax, title, quantity, "")
 
 
 def svg(draw: "Callable[[Axes], object]") -> str:

@@ -115,6 +115,10 @@ class FittedModel:
             return self._whole().predict_quantiles(X, q)
         return self._predictor.quantiles(x, levels.tolist())
 
+    def __call__(self, X: object) -> np.ndarray:
+        """Return what `predict` does, as the estimator."""
+        return cast(np.ndarray, self.predict(X))
+
     def _whole(self) -> Any:  # it has the methods of the estimator that was saved, which only the file knows
         """Return the estimator that was saved."""
         if self._loaded is None:

@@ -52,7 +52,7 @@ def test_rows_of_the_fit_are_judged_by_chains_that_left_them_out(model, explanat
 def test_columns_that_matter_are_found(explanation):
     assert set(explanation.important) == {"size", "city"}
     frames = explanation.frames()
-    assert set(frames) == {"importance", "effect size", "effect city", "effect built"}
+    assert set(frames) == {"importance", "interactions", "effect size", "effect city", "effect built"}
     levels = dict(zip(frames["effect city"]["value"], frames["effect city"]["dependence_mean"], strict=True))
     assert levels["Rome"] > levels["Oslo"] + 1.0
     assert frames["effect size"]["accumulated_mean"][-1] > frames["effect size"]["accumulated_mean"][0] + 2.0
@@ -96,6 +96,12 @@ def test_of_classes_a_probability_is_explained():
     assert model.explain(SIZE[:, None], labels, columns=[]).quantity in {"probability of fair", "probability of cheap"}
     with pytest.raises(ValueError, match="label must be one of"):
         model.explain(SIZE[:, None], labels, label="free")
+    row = model.explain_row(SIZE[5:6], SIZE[:, None], labels)
+    assert row.quantities == (f"probability of {model.predict(SIZE[5:6, None])[0]}", "entropy", "noise", "ignorance")
+    for name in row.quantities:
+        assert abs(whole_of(row, name) - row.prediction[name]) < 1e-6
+    with pytest.raises(ValueError, match="label must be one of"):
+        model.explain_row(SIZE[5:6], SIZE[:, None], label="free")
 
 
 def test_scales_of_inputs_become_relevance_of_columns():
@@ -106,3 +112,72 @@ def test_scales_of_inputs_become_relevance_of_columns():
     found = model.explain(x, x[:, 0], columns=[])
     assert found.relevance[0] > found.relevance[1] > 0.0
     assert "relevance" in repr(found)
+
+
+def whole_of(found, name):
+    return found.average[name] + found.contributions[name].sum()
+
+
+def test_contributions_of_a_row_add_up_for_each_quantity(model):
+    """Also of a row with a gap: it makes the prediction less sure, and knowing the cell would narrow it."""
+    full = {"size": 0.9, "city": "Rome", "built": np.datetime64("2001-02-01")}
+    known, gap = (model.explain_row(row, HOUSES, PRICE) for row in (full, full | {"size": None}))
+    for found in (known, gap):
+        assert found.quantities == ("mean", "standard deviation", "noise", "ignorance")
+        for name in found.quantities:
+            assert abs(whole_of(found, name) - found.prediction[name]) < 1e-6
+    frame = {name: [cell] for name, cell in full.items()}
+    np.testing.assert_allclose(known.prediction["mean"], model.predict(frame), rtol=1e-5)
+    assert known.values == ("0.9", "Rome", "2001-02-01")
+    assert known.contributions["mean"][:2].min() > 0.5 > abs(known.contributions["mean"][2])
+    assert gap.contributions["standard deviation"][0] > 0.1
+    assert gap.narrowing.missing.tolist() == [True, False, False]
+    assert any("size is missing" in sentence for sentence in gap.advice())
+    assert gap.narrowing.known[0] < gap.narrowing.unknown[0]
+
+
+def test_nearest_rows_are_those_of_the_table_with_their_outcomes(model):
+    row = {name: [cells[17]] for name, cells in HOUSES.items() if name != "id"}
+    found = model.explain_row(row, HOUSES, PRICE).frames()["nearest"]
+    assert found["row"][0] == 17
+    assert found["distance"][0] == 0.0
+    assert found["y"][0] == PRICE[17]
+    assert (np.diff(found["distance"]) >= 0.0).all()
+
+
+def test_a_row_of_an_explanation_is_explained_by_the_others(explanation):
+    found = explanation.explain_row(3)
+    assert 3 not in found.nearest.number
+    assert abs(whole_of(found, "mean") - found.prediction["mean"]) < 1e-6
+    with pytest.raises(ValueError, match="the place of one of the 120 rows"):
+        explanation.explain_row(999)
+
+
+def test_an_explained_row_can_be_read_and_seen(model):
+    found = model.explain_row({name: cells[:1] for name, cells in HOUSES.items()}, HOUSES, PRICE)
+    assert "nearest rows" in repr(found)
+    assert "adds to standard deviation" in repr(found)
+    assert found._repr_html_().count("<svg") == 2
+    assert "on average" in found.plot("noise").get_title(loc="left")
+    assert set(found.frames()) == {"contributions", "nearest", "narrowing"}
+    with pytest.raises(ValueError, match="quantity must be one of"):
+        found.plot("median")
+
+
+def test_rows_that_cannot_be_explained_are_refused(model):
+    for row, rows, message in [
+        (HOUSES, HOUSES, "x must be one row"),
+        ({name: cells[:1] for name, cells in HOUSES.items()}, None, "pass X"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.explain_row(row, rows)
+
+
+def test_pairs_that_are_only_added_do_not_interact(explanation):
+    assert {(pair.first, pair.second) for pair in explanation.interactions} <= {
+        (a, b) for a in explanation.columns for b in explanation.columns
+    }
+    assert len(explanation.interactions) == 3
+    assert "strongest pairs" in repr(explanation)
+    assert "interact most" in explanation.plot_interactions().get_title(loc="left")
+    assert len(explanation.frames()["interactions"]["share"]) == 3

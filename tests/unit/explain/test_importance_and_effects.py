@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from mile.explain._columns import encoded_table
+from mile.explain.contributions import explain_one
 from mile.explain.effects import effect, grid
 from mile.explain.importance import Importance, JudgedRows, permutation_importance
+from mile.explain.interactions import interactions
 from mile.likelihoods.weights import DrawWeights
 
 RNG = np.random.default_rng(0)
@@ -31,6 +33,9 @@ class KnownModel:
 
     def weights(self, x):
         return DrawWeights(self.values)
+
+    def row_quantities(self, x):
+        return {"mean": self.weights(x).mean(self.per_draw(x)[0])}
 
 
 def importance_of(model, y, **options) -> Importance:
@@ -115,3 +120,32 @@ def test_weights_of_draws_count_in_curves():
 def test_a_grid_has_the_values_of_columns_with_few(values, expected):
     column = encoded_table(np.array(values)[:, None], np.zeros(1, int), ["few"]).columns[0]
     np.testing.assert_array_equal(column.values[grid(column)], expected)
+
+
+def test_contributions_are_shapley_values():
+    """Of 3 a + 2 b c they are known: all of the first, and half of what the product has beyond its averages."""
+    model = KnownModel(*[lambda x, k=k: k * 3.0 * x[:, 0] + 2.0 * x[:, 1] * x[:, 2] for k in (0.5, 1.5)])
+    row = encoded_table(np.array([[0.5, -0.4, 0.8]]), np.arange(3), TABLE.names)
+    found = explain_one(model, row, TABLE, None, N_ROWS, np.random.default_rng(0))
+    a, b, c = X.T
+    expected = [
+        3.0 * (0.5 - a.mean()),
+        np.mean((-0.4 - b) * (0.8 + c)),
+        np.mean((0.8 - c) * (-0.4 + b)),
+    ]
+    np.testing.assert_allclose(found.contributions["mean"], expected, atol=1e-12)
+    np.testing.assert_allclose(found.over_draws[0], 1.5 * (0.5 - a.mean()), atol=1e-12)
+    np.testing.assert_allclose(found.over_draws[1:], 0.0, atol=1e-12)
+    assert abs(found.narrowing.spread[0] - 3.0 / np.sqrt(3.0)) < 0.5  # of few rows; they are uniform on (-1, 1)
+
+
+def test_only_columns_that_are_not_simply_added_interact():
+    functions = [lambda x, k=k: np.exp(x[:, 0]) + k * x[:, 1] * x[:, 2] for k in (0.8, 1.0, 1.2)]
+    found = interactions(KnownModel(*functions), TABLE, [0, 1, 2], np.random.default_rng(0))
+    best, *others = found
+    assert (best.first, best.second) == ("curved", "idle")
+    assert 0.15 < best.strength < 0.6  # a product of two uniform columns has a third of a half
+    np.testing.assert_allclose(np.array(best.interval), [0.8 * best.strength, 1.2 * best.strength], rtol=0.15)
+    assert best.share > 0.5
+    for other in others:
+        assert other.strength < 1e-9
