@@ -84,10 +84,12 @@ if TYPE_CHECKING:
     from mile.likelihoods.censored import Censored
     from mile.likelihoods.histogram import Histogram
     from mile.likelihoods.hurdle import HurdleGamma, HurdleLogNormal
+    from mile.likelihoods.independent import Independent
     from mile.likelihoods.laplace import LaplaceNoise
     from mile.likelihoods.limits import censored
     from mile.likelihoods.log_logistic import LogLogistic
     from mile.likelihoods.mixture import NormalMixture
+    from mile.likelihoods.multivariate_gaussian import MultivariateGaussian
     from mile.likelihoods.negative_binomial import NegativeBinomial, ZeroInflatedNegativeBinomial
     from mile.likelihoods.ordered_classes import OrderedClasses
     from mile.likelihoods.ordinal import Ordinal

@@ -5,102 +5,18 @@ on which the paper reports.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from mile._scored import Scored, ScoredClasses, ScoredNumbers, ScoredOutputs, ScoredTimes
 from mile.kaplan_meier import censoring_curve, kaplan_meier
 
 CALIBRATION_LEVELS = (0.5, 0.75, 0.9, 0.95)  # paper, definition of the calibration error
 _TIED = 1e-8  # relative distance of medians that count as equal
 _SMALLEST_SHARE = 1e-6  # of rows that are not lost from sight
-
-
-@runtime_checkable
-class Scored(Protocol):
-    """A prediction of rows, of numbers or of classes."""
-
-    score_names: ClassVar[tuple[str, ...]]  # of the scores that suit it
-
-    def __len__(self) -> int: ...
-
-    def log_prob(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
-        """Return the log density, or probability, of one observed value per row."""
-        ...
-
-    def log_prob_per_draw(self, y: np.ndarray) -> Float[np.ndarray, "draw row"]:
-        """Return the same under each draw alone."""
-        ...
-
-    @property
-    def draw_weights(self) -> Float[np.ndarray, " draw"] | None:
-        """How much each draw counts; None if all count the same."""
-        ...
-
-
-@runtime_checkable
-class ScoredNumbers(Scored, Protocol):
-    """A prediction of numbers."""
-
-    @property
-    def mean(self) -> Float[np.ndarray, " row"]:
-        """Predictive means."""
-        ...
-
-    def cdf(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
-        """Return P(Y <= y) for one value per row."""
-        ...
-
-    def pit(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
-        """Return P(Y <= y), at random between P(Y < y) and that where values have a probability of their own."""
-        ...
-
-    def crps(self, y: np.ndarray) -> Float[np.ndarray, " row"]:
-        """Return the continuous ranked probability score of one value per row."""
-        ...
-
-    def interval(self, level: float = 0.9) -> Float[np.ndarray, "row 2"]:
-        """Return central intervals."""
-        ...
-
-
-@runtime_checkable
-class ScoredClasses(Scored, Protocol):
-    """A prediction of classes."""
-
-    @property
-    def probs(self) -> Float[np.ndarray, "row class"]:
-        """Probability of each class."""
-        ...
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Most probable class of each row."""
-        ...
-
-    @property
-    def classes(self) -> np.ndarray:
-        """The labels, in the order of the columns of `probs`."""
-        ...
-
-
-@runtime_checkable
-class ScoredTimes(Scored, Protocol):
-    """A prediction of values with limits, such as survival times."""
-
-    @property
-    def median(self) -> Float[np.ndarray, " row"]:
-        """Predictive medians."""
-        ...
-
-    def limits(self, y: np.ndarray) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        """Return the ends that each observed row lies between."""
-        ...
-
-    def survival(self, times: np.ndarray) -> Float[np.ndarray, "row time"]:
-        """Return the probability of a value above each of the times."""
-        ...
+OF_OUTPUT = "__"  # between the name of a score and the output that it is of, where there are several
 
 
 def lppd(predictive: Scored, y: np.ndarray) -> float:
@@ -161,6 +77,14 @@ def interval_score(predictive: ScoredNumbers, y: np.ndarray, level: float = 0.9)
 def sharpness(predictive: ScoredNumbers, level: float = 0.9) -> float:
     """Return the mean width of the central intervals: how precise the prediction claims to be."""
     return float(np.mean(np.diff(predictive.interval(level), axis=1)))
+
+
+def residual_correlation(predictive: ScoredOutputs, y: np.ndarray) -> Float[np.ndarray, "output output"]:
+    """Return the correlation over rows of the residuals of several outputs, each in its predicted standard deviation.
+
+    If the prediction is right, it is about the mean of `predictive.correlation`; zero for independent outputs.
+    """
+    return np.asarray(np.corrcoef((np.asarray(y, np.float64) - predictive.mean) / predictive.std, rowvar=False))
 
 
 def accuracy(predictive: ScoredClasses, y: np.ndarray) -> float:
@@ -304,7 +228,22 @@ def _coverage_of(level: float) -> Score:
     )
 
 
-SCORES: dict[str, Score] = {
+class _Scores(dict[str, Score]):
+    """Scores by name; also those of single outputs, such as "rmse__width"."""
+
+    def __missing__(self, name: str) -> Score:
+        base, mark, output = name.partition(OF_OUTPUT)
+        if not mark or base not in self:
+            raise KeyError(name)
+        score = self[base]
+
+        def of_output(predictive: Remembered, y: np.ndarray) -> float:
+            return score.function(*predictive.part_and_column(output))
+
+        return score._replace(label=f"{score.label} of {output}", function=of_output)
+
+
+_KNOWN: dict[str, Score] = {
     "lppd": Score("LPPD", lppd, "higher", unit="log y"),
     "rmse": Score("RMSE", rmse, "lower", unit="y"),
     "crps": Score("CRPS", crps, "lower", unit="y"),
@@ -319,13 +258,15 @@ SCORES: dict[str, Score] = {
     "brier": Score("Brier score", brier, "lower"),
     "expected_calibration_error": Score("expected calibration error", expected_calibration_error, "lower"),
 }
+SCORES: dict[str, Score] = _Scores(_KNOWN)
 
 
 def scores(predictive: "Scored | Remembered", y: np.ndarray) -> dict[str, float]:
     """Return all scores that suit a prediction, by name."""
     y = np.asarray(y)
     once = Remembered(predictive, y)
-    return {name: SCORES[name].function(once, y) for name in predictive.score_names}
+    names = (*predictive.score_names, *predictive.part_score_names)
+    return {name: SCORES[name].function(once, y) for name in names}
 
 
 class Remembered:
@@ -342,6 +283,7 @@ class Remembered:
     ) -> None:
         self._predictive, self._y, self._crps = predictive, y, crps
         self._known: dict[tuple[object, ...], np.ndarray] = {}
+        self._parts: dict[str, tuple[Remembered, np.ndarray]] = {}
 
     def __len__(self) -> int:
         return len(self._predictive)
@@ -363,7 +305,19 @@ class Remembered:
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Return the continuous ranked probability scores of the observed values, or of those that were chosen."""
-        return self._answer("crps", y) if self._crps is None else self._crps()
+        if self._crps is None:
+            return self._answer("crps", y)
+        if ("crps", "some") not in self._known:
+            self._known["crps", "some"] = self._crps()
+        return self._known["crps", "some"]
+
+    def part_and_column(self, output: str) -> "tuple[Remembered, np.ndarray]":
+        """Return the prediction of one of several outputs, and what was observed of it."""
+        if output not in self._parts:
+            place, alone = cast(ScoredOutputs | Remembered, self._predictive).part(output)
+            column = self._y[:, place]
+            self._parts[output] = Remembered(alone, column, lambda: self.crps(self._y)[:, place]), column
+        return self._parts[output]
 
     def interval(self, level: float = 0.9) -> np.ndarray:
         """Return central intervals."""

@@ -23,7 +23,7 @@ RANKS = [
         "_progress",
         "_deadline",
     ],
-    ["networks", "features", "kaplan_meier", "metrics", "likelihoods", "priors", "data"],
+    ["networks", "features", "kaplan_meier", "_scored", "metrics", "likelihoods", "priors", "data"],
     ["configuration", "native"],
     ["padded_rows", "posterior", "folded"],
     ["storage", "execution"],

@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mile.cli._reading import DataFile
-from mile.cli._target import LIKELIHOODS, TASKS, decide, known_rows, with_gaps
+from mile.cli._target import LIKELIHOODS, TASKS, decide, known_rows, names_in, read_outputs, with_gaps
 from mile.cli._times import read_times
 from mile.estimators.loading import Model
 from mile.features.frame import Frame
 from mile.fitting.result import Fit
+from mile.likelihoods.outputs import AbstractSeveral
 from mile.storage import Table
 
 
@@ -43,18 +44,13 @@ def read_kinds(data: DataFile, target: str | None, asked: Mapping[str, Iterable[
         return {}
     table, kinds = data.table, {}
     for kind, given in asked.items():
-        for name in [part for text in given for part in _names(text, table)]:
+        for name in [part for text in given for part in names_in(text, table)]:
             table.column(name)  # must be there
-            if name == target:
+            if target is not None and name in names_in(target, table):
                 raise ValueError(f"--{kind} {name!r} is the target, which is no feature.")
             if kinds.setdefault(name, kind) != kind:
                 raise ValueError(f"Column {name!r} cannot be both: --{kinds[name]} and --{kind} name it.")
     return kinds
-
-
-def _names(text: str, table: Table) -> list[str]:
-    """Return the names of columns in an option: one, or several with commas."""
-    return [text] if text in table.columns else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def read_problem(
@@ -69,13 +65,21 @@ def read_problem(
     if task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
     table = data.table
-    table.column(target)  # must be there
-    for name in drop:
-        table.column(name)
-    features = tuple(name for name in table.columns if name not in (target, event) and name not in drop)
+    targets = names_in(target, table) or [target]
+    for name in (*targets, *drop):
+        table.column(name)  # must be there
+    features = tuple(name for name in table.columns if name not in (*targets, event) and name not in drop)
     if not features:
         raise ValueError(f"{data} has no column besides {target!r} to predict it from.")
-    if event is None:
+    if len(targets) > 1:
+        if event is not None or (task in LIKELIHOODS and not LIKELIHOODS[task].is_numeric):
+            raise ValueError("Several columns in --target are numbers to predict together, without --event or classes.")
+        y, task, reason = (
+            read_outputs(table, targets),
+            AbstractSeveral.task,
+            f"{len(targets)} targets are predicted together",
+        )
+    elif event is None:
         known = known_rows(table, target)
         task, reason = decide(table.take(known), target, task)
         y = with_gaps(LIKELIHOODS[task].read(table.take(known), target), known, len(table))
@@ -94,7 +98,8 @@ def features_for(model: Model, table: Table, target: str | None) -> np.ndarray |
         return Frame.of({name: table.column(name) for name in names if name in used or name in table.columns})
     n_features = getattr(model, "n_features_in_", fitted(model).network.n_inputs)
     if names is None:
-        names = tuple(name for name in table.columns if name not in (target, getattr(model, "event_name_", None)))
+        others = (*([] if target is None else names_in(target, table)), getattr(model, "event_name_", None))
+        names = tuple(name for name in table.columns if name not in others)
         if len(names) != n_features:
             raise ValueError(
                 f"The model was fitted on {n_features} columns without names, and {table.source} has {len(names)}."
@@ -105,7 +110,7 @@ def features_for(model: Model, table: Table, target: str | None) -> np.ndarray |
 def kept_columns(model: Model, table: Table, keep: str | None) -> dict[str, np.ndarray]:
     """Return the columns to copy beside predictions: those asked for, or those that the model takes for identifiers."""
     if keep is not None:
-        return {name: table.column(name) for name in _names(keep, table)}
+        return {name: table.column(name) for name in names_in(keep, table)}
     columns = fitted(model).encoder.describe()
     return {
         column.name: table.column(column.name)

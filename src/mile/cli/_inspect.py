@@ -25,15 +25,15 @@ def inspect(
     problem = read_problem(data, target, drop, task, kinds)
     is_plain = not isinstance(problem.x, dict)
     columns = dict(zip(problem.features, problem.x.T, strict=True)) if isinstance(problem.x, np.ndarray) else problem.x
-    known = np.array([row for row, value in enumerate(problem.y.tolist()) if value is not None and value == value])
-    response = LIKELIHOODS[problem.task].check(problem.y[known])
-    learned = LIKELIHOODS[problem.task].for_response(response).learn(response, np.arange(len(response)))
+    targets = np.atleast_2d(problem.y.T)
+    lines = enumerate(targets.T.tolist())
+    known = np.array([row for row, cells in lines if all(value is not None and value == value for value in cells)])
     # A fit standardizes a table of finite numbers.
     encoder = TableEncoder(kinds=kinds or {}, squash="none" if is_plain else "smooth")
     chosen = {name: values[known] for name, values in columns.items()}
-    frame, codes = Frame.of(chosen), learned.encode(response)
-    found = encoder.fit(frame, y=codes)
-    warnings = table_warnings(found, frame, codes)
+    frame, codes = Frame.of(chosen), [_codes(problem.task, target[known]) for target in targets]
+    found = encoder.fit(frame, y=codes[0])
+    warnings = list(dict.fromkeys(warning for one in codes for warning in table_warnings(found, frame, one)))
     n_missing = len(problem.y) - len(known)
     gaps = f" {n_missing:,} rows without a target are left out." if n_missing else ""
     console.say(f"{data}: {len(known):,} rows, {len(columns)} columns, {problem.task}: {problem.reason}.{gaps}\n")
@@ -49,6 +49,12 @@ def inspect(
             "warnings": [warning._asdict() for warning in warnings],
         }
     )
+
+
+def _codes(task: str, target: np.ndarray) -> np.ndarray:
+    """Return one target as a network would learn it."""
+    response = LIKELIHOODS[task].check(target)
+    return LIKELIHOODS[task].for_response(response).learn(response, np.arange(len(response))).encode(response)
 
 
 def column_table(reports: list[ColumnReport]) -> str:

@@ -20,7 +20,10 @@ Data = Annotated[
 Run = Annotated[Path, typer.Argument(help="A run directory.")]
 Model = Annotated[Path, typer.Argument(help="A run directory, or a model file.")]
 Target = Annotated[
-    str | None, typer.Option("--target", "-t", help="The column to predict; of images the array, by default y.")
+    str | None,
+    typer.Option(
+        "--target", "-t", help="The column to predict, or several with commas; of images the array, by default y."
+    ),
 ]
 OptionalTarget = Annotated[
     str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")

@@ -2,12 +2,14 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from mile._errors import warn
 from mile.features import parsing
 from mile.likelihoods import AbstractLikelihood, Categorical, Gaussian
+from mile.likelihoods.outputs import split_names
 from mile.storage import Table
 
 # How a response is read where no model says it; a task without one is decided by what the column holds.
@@ -19,16 +21,31 @@ _MOSTLY = 0.5  # a text column with this share of numbers is taken for a numeric
 _LONGEST_CELL = 40  # characters of a cell quoted in a message
 
 
+def names_in(text: str, table: Table) -> list[str]:
+    """Return the names of columns in an option: one, or several with commas."""
+    return [text] if text in table.columns else split_names(text)
+
+
+def read_outputs(table: Table, targets: Sequence[str]) -> np.ndarray:
+    """Return several columns to predict together, with NaN in rows that lack one of them."""
+    known = known_rows(table, ",".join(targets))
+    y = np.full((len(table), len(targets)), np.nan)
+    y[known] = table.take(known).matrix(targets)
+    return y
+
+
 def known_rows(table: Table, target: str) -> np.ndarray:
-    """Return the rows that have a target.
+    """Return the rows that have a target, or all of several.
 
     Raises
     ------
     ValueError
         If there is none.
     """
-    cells = table.column(target).tolist()
-    known = np.array([row for row, cell in enumerate(cells) if cell is not None and cell == cell], int)
+    rows = zip(*(table.column(name).tolist() for name in names_in(target, table)), strict=True)
+    known = np.array(
+        [row for row, cells in enumerate(rows) if all(cell is not None and cell == cell for cell in cells)], int
+    )
     if not known.size:
         raise ValueError(f"The target {target!r} is empty in all {len(table):,} rows of {table.source}.")
     return known

@@ -37,8 +37,10 @@ from mile.features.table import TableEncoder
 from mile.fitting.forecast import Forecast, forecast_fit
 from mile.fitting.job import plan
 from mile.fitting.running import run_job
+from mile.likelihoods.independent import for_outputs
 from mile.likelihoods.limits import censored as as_censored
 from mile.likelihoods.limits import has_limits, limits_of
+from mile.likelihoods.outputs import names_of
 from mile.networks.base import Network
 from mile.sampling.chains import seed_for
 
@@ -70,7 +72,8 @@ class AbstractMileEstimator(AbstractFittedModel):
         y
             Shape (rows,): numbers, or for a classifier labels of any kind, at least two different ones. Rows without
             one are left out, with a warning. Or for a regressor survival times, as a structured array of
-            (boolean event, time) that scikit-survival has, or what `mile.censored` returns.
+            (boolean event, time) that scikit-survival has, or what `mile.censored` returns. Or for a regressor several
+            numbers to predict together, shape (rows, outputs): rows that lack one of them are left out.
         sample_weight
             How many times each row counts, shape (rows,): it multiplies the row's log likelihood, so a weight of 2
             equals the row twice, and a weight of 0 leaves it out. None: each row counts once.
@@ -152,11 +155,12 @@ class AbstractMileEstimator(AbstractFittedModel):
     ) -> Self:
         self._configuration()
         backend = self._backend()
-        task = self._prepare(X, y, sample_weight, groups, order)
+        names = names_of(y, target)
+        task = self._prepare(X, y, sample_weight, groups, order, names)
         configuration = self._configuration(len(task.x))
         if columns is not None:
             self.feature_names_in_ = np.array([str(name) for name in columns], object)
-        self.target_name_ = target if isinstance(target, str) else None
+        self.target_name_ = target if isinstance(target, str) else ",".join(names) or None
         self._fit(task, configuration, backend)
         return self
 
@@ -167,6 +171,7 @@ class AbstractMileEstimator(AbstractFittedModel):
         sample_weight: WeightsLike | None,
         groups: Labels | None = None,
         order: Labels | None = None,
+        names: tuple[str, ...] = (),
     ) -> LearningTask:
         """Check the data and return what is to be learned, without rows of weight zero."""
         y = limits_of(y) if has_limits(y) else y
@@ -185,8 +190,9 @@ class AbstractMileEstimator(AbstractFittedModel):
             x, response, number = take_rows(x, counted), response[counted], number[counted]
             weight, folding = None if weight is None else weight[counted], folding.take(counted)
         chosen = choose_likelihood(self.likelihood, self._usual(len(x)).likelihood, self._task, response)
-        response = (chosen.given or chosen.family).check(response)
-        likelihood = chosen.given or chosen.family.for_response(response)
+        given = for_outputs(chosen.family, chosen.given, response, names) or chosen.given
+        response = (given or chosen.family).check(response)
+        likelihood = given or chosen.family.for_response(response)
         return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number, folding)
 
     def _row_weights(self, sample_weight: WeightsLike | None, x: Table, y: np.ndarray) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from mile.estimators._arguments import AbstractArguments
-from mile.estimators._responses import is_missing
+from mile.estimators._responses import has_several_columns, is_missing
 from mile.features.accepted import Frame, InputLike, ResponseLike
 from mile.features.pixels import check_images
 from mile.likelihoods import refuse_extreme, refuse_rounded
@@ -39,6 +39,7 @@ def check_training_data(
         ensure_all_finite=False,
         ensure_min_samples=2,
         y_numeric=numeric,
+        multi_output=numeric and has_several_columns(y),
     )
     features = np.asarray(x)
     _refuse_non_finite(estimator, features)
@@ -56,7 +57,7 @@ def check_training_images(
         If anything cannot be used.
     """
     refuse_bad_response(y, numeric)
-    response = np.asarray(column_or_1d(y, warn=True))
+    response = response_of(y, numeric)
     images = check_images(X)
     check_consistent_length(images, response)
     if len(images) < 2:
@@ -65,6 +66,13 @@ def check_training_images(
         del estimator.feature_names_in_
     estimator.n_features_in_ = int(np.prod(images.shape[1:]))
     return images, response
+
+
+def response_of(y: ResponseLike, numeric: bool) -> np.ndarray:
+    """Return y as one number or label for each row, or where it may be several numbers, as these."""
+    if numeric and has_several_columns(y):
+        return np.asarray(y, np.float64)
+    return np.asarray(column_or_1d(y, warn=True))
 
 
 def check_features(estimator: AbstractArguments, X: InputLike) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from mile import metrics
@@ -137,6 +138,11 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
     _kind = "regressor"
     _task = "regression"
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def predictive(self, X: InputLike, memory: int = DEFAULT_MEMORY) -> Predictive:
         """Return the predictive distribution of each row.
 
@@ -150,7 +156,7 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         return cast(Predictive, super().predictive(X, memory))
 
     def predict(self, X: InputLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Return the predictive mean, and with `return_std` also the standard deviation.
+        """Return the predictive mean, with `return_std` also the standard deviation; (row, output) for several outputs.
 
         Where the distribution may have no mean, as those of survival times, it is the median.
         """
@@ -173,6 +179,8 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         self, X: InputLike, level: float = 0.9, *, conformal: bool = False
     ) -> Float[np.ndarray, "row 2"]:
         """Return lower and upper end of the interval that holds y with probability `level`.
+
+        Where y has several columns the shape is (row, output, 2), an interval for each output alone.
 
         Parameters
         ----------

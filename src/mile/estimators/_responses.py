@@ -29,18 +29,19 @@ def split_missing(y: ResponseLike) -> tuple[ResponseLike, np.ndarray | None]:
         values = np.array(y, object)  # numpy has made texts of None and NaN, or with NaN rounded whole numbers
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    missing = _missing(values) if values.ndim == 1 else np.zeros(0, bool)
+    missing = _missing(values)
     known = np.flatnonzero(~missing)
     if len(missing) and not known.size:
         raise ValueError(f"Input y contains NaN or a missing value in each of the {len(values)} rows.")
-    _refuse_dates(values[known[:1]] if values.ndim == 1 else values)
+    _refuse_dates(values[known[:1]] if len(missing) else values)
     if len(known) == len(missing):
         return y, None
-    warn(f"y has no value in {len(missing) - len(known):,} of {len(missing):,} rows, which are left out.")
+    gaps = "no value" if values.ndim == 1 else "an output without a value"
+    warn(f"y has {gaps} in {len(missing) - len(known):,} of {len(missing):,} rows, which are left out.")
     filled = values.copy()
     filled[missing] = values[known[0]]
     narrow = np.array(filled.tolist()) if filled.dtype.kind == "O" else filled
-    is_one_kind = narrow.dtype.kind in "biuf" or all(isinstance(value, str) for value in filled)
+    is_one_kind = narrow.dtype.kind in "biuf" or all(isinstance(value, str) for value in filled.flat)
     return narrow if is_one_kind else filled, known
 
 
@@ -81,7 +82,18 @@ def is_missing(value: object) -> bool:
         return False
 
 
+def has_several_columns(y: object) -> bool:
+    """Say whether y has several numbers for each row."""
+    shape = np.shape(np.asarray(y))
+    return len(shape) == 2 and shape[1] > 1
+
+
 def _missing(values: np.ndarray) -> np.ndarray:
+    """Return which rows have no value, or lack one of several; nothing where rows are neither."""
+    if values.ndim == 2 and values.dtype.kind in "Of" and values.size:
+        return np.any([_missing(column) for column in values.T], axis=0)
+    if values.ndim != 1:
+        return np.zeros(0, bool)
     if values.dtype.kind == "O":
         return np.array([is_missing(value) for value in values], bool)
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)

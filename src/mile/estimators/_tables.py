@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length
 
 from mile.estimators._arguments import AbstractArguments
-from mile.estimators._inputs import frame_columns, refuse_bad_response
+from mile.estimators._inputs import frame_columns, refuse_bad_response, response_of
 from mile.features.accepted import InputLike, ResponseLike
 from mile.features.frame import Frame, listed
 
@@ -52,7 +52,7 @@ def check_training_table(
     """
     _refuse_infinite(table)
     refuse_bad_response(y, numeric)
-    response = np.asarray(column_or_1d(y, warn=True))
+    response = response_of(y, numeric)
     check_consistent_length(table, response)
     if len(table) < 2:
         raise ValueError(f"Found a table with {len(table)} sample(s) while a minimum of 2 is required.")

@@ -237,11 +237,12 @@ def explain_briefly(fit: Fit, table: ColumnTable, y: np.ndarray, n_effects: int 
 
 def followed_label(fit: Fit, table: ColumnTable, label: object) -> object:
     """Return the class to follow: the one asked for, the second of two, or the most frequent; None for numbers."""
-    classes = fit.classes
+    classes, outputs = fit.classes, fit.likelihood.output_names
     if classes is None:
-        if label is not None:
-            raise ValueError(f"label chooses a class, and this model predicts numbers; got {label!r}.")
-        return None
+        if label is not None and label not in outputs:
+            one_of = f"one of the outputs {list(outputs)}" if outputs else "None, as there are no classes"
+            raise ValueError(f"label must be {one_of} in a model that predicts numbers; got {label!r}.")
+        return label
     if label is not None:
         if label not in classes:
             raise ValueError(f"label must be one of {classes.tolist()}; got {label!r}.")

@@ -43,7 +43,10 @@ def conformal_interval(
             "n_folds=4 with n_chains=12, and at least five rows for each fold."
         )
     if "distance" not in found.values:
-        raise ValueError("conformal intervals need means and standard deviations; this model has classes or medians.")
+        raise ValueError(
+            "conformal intervals need means and standard deviations; this model has classes, medians or several "
+            "outputs."
+        )
     scores = found.values["distance"] / found.values["std"]
     rank = math.ceil(level * (len(scores) + 1) - _SLACK)
     whole = cast(Predictive, fit.predictive(x, memory))

@@ -1,6 +1,6 @@
 """What chains that never saw a row say of it, for every row: the honest scores of a fit without rows set aside."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mile._schema import require
-from mile.metrics import SCORES
+from mile.metrics import OF_OUTPUT, SCORES
 from mile.storage import schema
 
 _N_BINS = 15  # of confidence, as in metrics.expected_calibration_error
@@ -119,7 +119,7 @@ class OutOfFold:
             return {name.removeprefix(prefix): array for name, array in own.items() if name.startswith(prefix)}
 
         scores, ensemble = below(_SCORE), below(_ENSEMBLE)
-        is_known = scores and set(scores) == set(ensemble) and set(summarized_names(scores)) <= set(SCORES)
+        is_known = scores and set(scores) == set(ensemble) and are_scores(summarized_names(scores))
         require(is_known, "the out-of-fold scores are not those of a fit and of its ensemble.")
         return cls(
             number=own["oof.number"],
@@ -143,16 +143,35 @@ def show(name: str, estimate: Estimate) -> str:
 
 def summarized_names(row_scores: Mapping[str, OfRow]) -> list[str]:
     """Return the names of the scores that scores of single rows give."""
-    return [_SUMMARIES[name][0] if name in _SUMMARIES else name for name in row_scores]
+    return [_summary_of(name)[0] for name in row_scores]
+
+
+def are_scores(names: Iterable[str]) -> bool:
+    """Say whether all names are of scores, of one output or of several."""
+    return {name.partition(OF_OUTPUT)[0] for name in names} <= set(SCORES)
+
+
+def _summary_of(name: str) -> tuple[str, "_Summary"]:
+    """Return the name of the score that scores of single rows give, and how."""
+    base, mark, output = name.partition(OF_OUTPUT)
+    label, summary = _SUMMARIES.get(base, (base, _mean))
+    return label + mark + output, summary
 
 
 def summarize(row_scores: Mapping[str, OfRow], weight: OfRow) -> dict[str, Estimate]:
     """Return scores of all rows from those of single rows, with standard errors that take rows for independent."""
     found = {}
     for name, values in row_scores.items():
-        label, summary = _SUMMARIES.get(name, (name, _mean))
+        label, summary = _summary_of(name)
         found[label] = summary(values, weight, row_scores)
-    return {name: found[name] for name in SCORES if name in found}
+    outputs = list(dict.fromkeys(name.partition(OF_OUTPUT)[2] for name in found))
+    order = [*SCORES]
+
+    def place(name: str) -> tuple[int, int]:
+        base, _, output = name.partition(OF_OUTPUT)
+        return outputs.index(output), order.index(base)
+
+    return {name: found[name] for name in sorted(found, key=place)}
 
 
 def _mean(values: OfRow, weight: OfRow, row_scores: Mapping[str, OfRow] | None = None) -> Estimate:

@@ -218,6 +218,11 @@ class AbstractPredictive(ABC):
         value = np.average(per_draw.value, axis=0, weights=self.draw_weights)
         return {per_draw.label: value, "noise": parts.noise, "ignorance": parts.ignorance}
 
+    @property
+    def part_score_names(self) -> tuple[str, ...]:
+        """Names of scores of single outputs, where there are several."""
+        return ()
+
     def scores(self, y: np.ndarray) -> dict[str, float]:
         """Return all scores that suit this distribution, by name."""
         return metrics.scores(self, y)
@@ -284,6 +289,11 @@ class AbstractLikelihood(ABC):
     def with_softmax_twice(self) -> "AbstractLikelihood":
         """Return the likelihood that takes class probabilities for logits; only that of classes has one."""
         raise ValueError("softmax_twice needs a network that predicts classes.")
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the columns of y are called; () where y has one number or label for each row."""
+        return ()
 
     @property
     @abstractmethod

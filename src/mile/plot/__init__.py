@@ -9,6 +9,7 @@ from mile.plot._diagnosis import ess, rhat, variances, virial
 from mile.plot._images import surprises
 from mile.plot._models import differences
 from mile.plot._numbers import coverage, intervals, pit, uncertainty
+from mile.plot._outputs import residual_correlation, several_outputs
 from mile.plot._survival import survival, survival_calibration
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "intervals",
     "pit",
     "reliability",
+    "residual_correlation",
     "rhat",
+    "several_outputs",
     "step_size",
     "surprises",
     "survival",

@@ -120,6 +120,21 @@ def _survival_calibration(fit: Fit, rows: ObservedRows, assessment: Assessment, 
     return draw("survival-calibration", plot.survival_calibration, assessment.mile, assessment.y, help=help)
 
 
+def _several_outputs(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "On the diagonal, as many rows lie inside as the intervals of an output promise."
+    return draw("several-outputs", plot.several_outputs, assessment.mile, assessment.y, help=help)
+
+
+def _residual_correlation(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    return draw(
+        "residual-correlation",
+        plot.residual_correlation,
+        assessment.mile,
+        assessment.y,
+        help="Where residuals go together and the prediction does not, a multivariate_gaussian likelihood would help.",
+    )
+
+
 _FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | None]] = {
     "intervals": _intervals,
     "coverage": _coverage,
@@ -128,6 +143,8 @@ _FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | Non
     "reliability": _reliability,
     "confidence": _confidence,
     "surprises": _surprises,
+    "several_outputs": _several_outputs,
+    "residual_correlation": _residual_correlation,
     "survival": _survival,
     "survival_calibration": _survival_calibration,
 }

@@ -38,7 +38,7 @@ def choose_rows(
     if x.ndim != 2 or x.shape[1] != fit.network.n_inputs:
         raise ValueError(f"x must have shape (rows, {fit.network.n_inputs}); got {x.shape}.")
     y = None if y is None else np.asarray(y)
-    if y is not None and y.shape != (len(x),):
+    if y is not None and y.shape[:1] != (len(x),):
         raise ValueError(f"y must have one entry for each of the {len(x)} rows of x; got shape {y.shape}.")
     usable = np.flatnonzero(fit.response.usable(y)) if y is not None else np.arange(len(x))
     if not usable.size:

@@ -157,7 +157,12 @@ def worst_rows(fit: Fit, rows: ObservedRows, assessment: Assessment, names: list
     unusual = rows.x[worst]
     feature = np.argmax(np.abs(unusual), axis=1)
     brief = assessment.mile.brief(worst)
-    columns = {"row": [f"{place:,}" for place in rows.numbers[worst]], "observed": _texts(assessment.y[worst])}
+    columns = {"row": [f"{place:,}" for place in rows.numbers[worst]]}
+    observed, outputs = assessment.y[worst], fit.likelihood.output_names
+    if outputs:
+        columns |= {f"{name} observed": _texts(one) for name, one in zip(outputs, observed.T, strict=True)}
+    else:
+        columns["observed"] = _texts(observed)
     columns |= {name: _texts(values, share=name.startswith("probability")) for name, values in brief.items()}
     columns[assessment.mile.log_prob_label] = [f"{value:.2f}" for value in assessment.log_prob[worst]]
     if fit.network.describe_rows() is None:  # no single pixel or word says what is unusual

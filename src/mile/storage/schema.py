@@ -287,7 +287,7 @@ def check_fit_tensors(arrays: Mapping[str, HasShape], dimension: int) -> None:
 
 OUT_OF_FOLD_PREFIX = "oof."  # of arrays about rows that chains left out; a fit without folds has none
 _OF_ROW = ("oof.score.", "oof.ensemble.", "oof.value.")
-_MOST_NAMES = 40
+_MOST_NAMES = 1_000  # a few for each of several outputs
 
 
 def check_out_of_fold(arrays: Mapping[str, np.ndarray], n_chains: int) -> None:
