@@ -42,7 +42,14 @@ def address(tmp_path_factory):
     )
     rent = 12 * table["size"] + 300 * (table["city"] == "Oslo") + 3 * table["size"] ** 0.5 * rng.normal(size=n) + 100
     folder = tmp_path_factory.mktemp("service")
-    quick = {"preset": "quick", "n_chains": 3, "warmup_steps": 200, "sampling_steps": 200, "n_draws": 40}
+    quick = {
+        "preset": "quick",
+        "n_chains": 3,
+        "warmup_steps": 200,
+        "sampling_steps": 200,
+        "n_draws": 40,
+        "random_state": 0,
+    }
     mile.MileRegressor(**quick).fit(table, rent.rename("rent")).save(folder / "rent.mile")
     grade = np.select([rent < 700, rent < 1000], ["low", "middle"], "high")
     mile.MileClassifier(**quick).fit(table, pd.Series(grade, name="grade")).save(folder / "grade.mile")

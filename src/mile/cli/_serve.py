@@ -14,6 +14,7 @@ from mile.service.models import Models, ServedModel
 
 _THREADS = 2  # of predictions that take longer than a few milliseconds; the kernel has threads of its own
 _SHUTDOWN_SECONDS = 10
+_BACKLOG = 2048  # connections that wait to be accepted
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -49,6 +50,7 @@ def serve(
     with _listening(host, port) as listener, ThreadPoolExecutor(_THREADS) as pool:
         found = [ServedModel(name, path, _state_file(name, path, state), limits, pool) for name, path in named.items()]
         app = build_app(Models(found), Settings(limits, token, reload))
+        listener.listen(_BACKLOG)  # who connects from now on waits until the server runs
         address = f"[{host}]" if ":" in host else host
         names = ", ".join(f"{one.name} ({one.loaded.answers.n_draws:,} draws)" for one in found)
         console.say(f"Serving  {names}\nAddress  http://{address}:{listener.getsockname()[1]}/")
@@ -88,7 +90,7 @@ def _state_file(name: str, path: Path, state: Path | None) -> Path:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; that the port is taken is known before models are loaded."""
+    """Return a socket with its address: that the port is taken is known before models are loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

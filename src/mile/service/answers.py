@@ -250,8 +250,6 @@ def load_answers(path: Path) -> AbstractAnswers:
     ValueError, OSError
         If it cannot be read or served.
     """
-    if not path.exists():
-        raise FileNotFoundError(f"There is no run or model {path}.")
     light = read_predictor(path) if path.is_file() else None
     return WholeAnswers(path) if light is None else KernelAnswers(light)
 

@@ -104,5 +104,7 @@ class Models:
 
 def stamp_of(path: Path) -> Stamp:
     """Return what changes whenever a model file, or the manifest of a run, is written."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no run or model {path}.")
     found = (path / "MANIFEST.json" if path.is_dir() else path).stat()
     return found.st_mtime_ns, found.st_size, found.st_ino

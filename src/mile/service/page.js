@@ -113,6 +113,10 @@ function row() {
 
 // Pictures
 
+function room() {
+  return Math.max(280, Math.min(640, at("picture").clientWidth || 560));  // so that text keeps its size on a phone
+}
+
 function picture(width, height, label) {
   return drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
 }
@@ -126,7 +130,7 @@ function ticks(low, high) {
 }
 
 function densityPicture(curve, lower, upper, center) {
-  const width = 560, height = 240, base = 205, top = 12, side = 14;
+  const width = room(), height = 240, base = 205, top = 12, side = 14;
   const first = curve.y[0], last = curve.y[curve.y.length - 1], most = Math.max(...curve.density) || 1;
   const x = (y) => side + ((y - first) / (last - first || 1)) * (width - 2 * side);
   const h = (density) => base - (density / most) * (base - top);
@@ -161,7 +165,7 @@ function densityPicture(curve, lower, upper, center) {
 function classPicture(prediction) {
   const found = state.schema.classes.map((label) => [String(label), prediction[`p_${label}`] ?? 0]);
   found.sort((a, b) => b[1] - a[1]);
-  const rows = found.slice(0, 10), width = 560, line = 34;
+  const rows = found.slice(0, 10), width = room(), line = 34;
   const svg = picture(width, rows.length * line, rows.map(([label, p]) => `${label}: ${(100 * p).toFixed(1)} %`).join(", "));
   rows.forEach(([label, p], place) => {
     const y = place * line;
@@ -176,13 +180,14 @@ function classPicture(prediction) {
 function effectTable(explained) {
   const names = Object.keys(explained.values), first = names[0], second = names[1];
   const most = Math.max(...explained.effects.map((one) => Math.abs(one.change[first] ?? 0)), 1e-300);
-  const head = element("tr", {}, ...["column", "value", `${first}`, "", `${second}`].map((text) => element("th", { scope: "col" }, text)));
+  const head = element("tr", {}, ...["column", "value", first, "", second === "standard deviation" ? "std. dev." : second].map((text) => element("th", { scope: "col" }, text)));
   const lines = explained.effects.slice(0, 12).map((one) => {
     const change = one.change[first] ?? 0, share = 50 * (change / most);
     const svg = drawn("svg", { viewBox: "0 0 100 12", "aria-hidden": "true" });
     svg.append(drawn("rect", { class: "track", x: 0, y: 5, width: 100, height: 2 }));
     svg.append(drawn("rect", { class: change < 0 ? "down" : "up", x: 50 + Math.min(0, share), y: 1, width: Math.abs(share), height: 10 }));
-    const signed = (value) => (value > 0 ? "+" : "") + shown(value, 3);
+    const least = 1e-4 * Math.abs(explained.values[first] ?? 0);  // less is rounding
+    const signed = (value) => Math.abs(value) < least ? "0" : (value > 0 ? "+" : "") + shown(value, 3);
     return element("tr", {}, element("th", { scope: "row" }, one.column), element("td", {}, shown(one.value)),
       element("td", {}, signed(change)), element("td", { class: "picture" }, svg), element("td", {}, signed(one.change[second] ?? 0)));
   });
@@ -280,6 +285,9 @@ async function choose(name) {
   at("about").textContent = `Model ${schema.model}, ${schema.draws.toLocaleString("en")} draws, version ${schema.version}.`;
   at("level-box").hidden = Boolean(schema.classes);
   fillRow(schema);
+  at("predictions").replaceChildren();
+  at("table-note").textContent = "";
+  at("download").hidden = true;
   at("work").hidden = false;
   changed();
 }
