@@ -32,7 +32,7 @@ RANKS = [
     ["predict"],
     ["fitting"],
     ["diagnose", "plot", "explain", "comparison", "report", "export"],
-    ["estimators", "serving"],
+    ["estimators", "serving", "service"],
     ["datasets", "cli"],
 ]
 RANK = {name: (rank, place) for rank, names in enumerate(RANKS) for place, name in enumerate(names)}

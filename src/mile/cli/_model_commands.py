@@ -1,4 +1,4 @@
-"""Commands that use what was fitted: predict, evaluate, compare, report, export and compress."""
+"""Commands that use what was fitted: predict, evaluate, compare, report, export, compress and serve."""
 
 from pathlib import Path
 from typing import Annotated
@@ -157,3 +157,34 @@ def compress(
     from mile.cli import _compress
 
     _compress.compress(Console(quiet=quiet, as_json=as_json), model, out, data, target, draws, loss)
+
+
+@models.command()
+@guarded
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(help="Run directories or model files of tables; NAME=FILE gives one a name.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is all of them.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="MILE_SERVE_TOKEN", help="What requests must bring: Authorization: Bearer TOKEN."),
+    ] = None,
+    max_rows: Annotated[int, typer.Option(help="Most rows of a request.")] = 10_000,
+    max_bytes: Annotated[int, typer.Option(help="Longest body of a request.")] = 16 << 20,
+    timeout: Annotated[float, typer.Option(help="Seconds that a request may take.")] = 30.0,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Take over a file that changes, once it has been checked.")
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder for what the service must not forget; default: beside each model."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Serve models over HTTP: predictions, explanations, drift, and a page to try them."""
+    from mile.cli import _serve
+
+    limits = {"rows": max_rows, "n_bytes": max_bytes, "seconds": timeout}
+    _serve.serve(Console(quiet=quiet), models, host, port, token, limits, reload, state)

@@ -62,6 +62,49 @@ class ColumnReport(NamedTuple):
     is_running: bool = False
 
 
+class ColumnFacts(NamedTuple):
+    """What a column had in training, for programs; what is not known is None or empty.
+
+    Attributes
+    ----------
+    name, kind
+        Of the column.
+    reason
+        Why the network does not see it; empty if it does.
+    low, high
+        Range of numbers; of dates in days since 1970.
+    center, spread
+        A typical number, and about a standard deviation.
+    has_median
+        Whether the center is the median.
+    edges
+        Numbers that cut the range into pieces of equal shares.
+    levels, shares
+        Of a category the texts with features of their own, and the share of the rows that each had.
+    rare
+        Texts that were pooled.
+    usual
+        The most frequent level.
+    missing
+        Share of the rows without a value; None where there could be none.
+    """
+
+    name: str
+    kind: str
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+    center: float | None = None
+    spread: float | None = None
+    has_median: bool = False
+    edges: tuple[float, ...] = ()
+    levels: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()
+    rare: tuple[str, ...] = ()
+    usual: str | None = None
+    missing: float | None = None
+
+
 class AbstractFeatureEncoder(ABC):
     """What all encoders can do; register a class with `mile._registry.encoder` to let files and users name it."""
 
@@ -97,6 +140,10 @@ class AbstractFeatureEncoder(ABC):
     def transform_and_remark(self, x: Table) -> tuple[Encoded, list[str]]:
         """Return all rows of x, and a sentence for everything in them that training rows did not have."""
         return self.transform(x), []
+
+    def unreadable(self, x: Frame) -> tuple[str, int] | None:
+        """Return column and row of a cell that is not of its column's kind; None if there is none."""
+        return None
 
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
@@ -137,6 +184,14 @@ class AbstractFeatureEncoder(ABC):
     def names(self, given: Sequence[str] | None, n_features: int) -> list[str]:
         """Return a name for each encoded feature, from those of the user's columns if there are any."""
         return list(given) if given is not None else [f"feature {place}" for place in range(n_features)]
+
+    def facts(self, given: Sequence[str] | None, n_features: int) -> list[ColumnFacts] | None:
+        """Return what each column of X had in training, by the user's names if there are any; None if X has none."""
+        n_columns = self.n_columns(n_features)
+        if n_columns is None or self.origins(n_features) is None:
+            return None
+        names = list(given) if given is not None else [f"x{place}" for place in range(n_columns)]
+        return [ColumnFacts(name, "number") for name in names]
 
     def describe(self) -> list[ColumnReport]:
         """Return for each column what it is and what became of it; empty if all are numbers that stay as they are."""

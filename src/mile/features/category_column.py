@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from mile._errors import UntrustedFileError
 from mile._json import Json
-from mile.features.base import Tensors
+from mile.features.base import ColumnFacts, Tensors
 from mile.features.columns import (
     LARGEST,
     AbstractColumn,
@@ -142,6 +142,33 @@ class CategoryColumn(AbstractColumn):
         how = "indicators" if len(self.features) > 1 else "one indicator"
         treatment = "cross-fitted means of the response, and frequency" if self.has_means else how
         return ColumnReport(name, kind, values, self.missing, treatment)
+
+    def facts(self, name: str) -> ColumnFacts:
+        """Return the levels; and their shares, which indicators are centered by."""
+        kind, shares = "boolean" if self.is_boolean else self.kind, self._shares()
+        found = ColumnFacts(name, kind, levels=self.levels, shares=shares, rare=self.rare, missing=self.missing)
+        if not self.levels:
+            return found
+        often = np.argmax(shares or self.table[: len(self.levels), -1])  # the last mean is a frequency
+        return found._replace(usual=self.levels[int(often)])
+
+    def _shares(self) -> tuple[float, ...]:
+        """Return the share of each level; empty where features are means, which do not say.
+
+        An indicator is (1 - share) / scale in the rows of its level, and -share / scale in all others.
+        """
+        if self.has_means or len(self.levels) < 2:
+            return () if self.has_means else (1.0 - self.missing,) * len(self.levels)
+        found = []
+        for place, level in enumerate(self.levels):
+            if f" = {level}" not in self.features:  # of two groups the second alone has a feature
+                found.append(None)
+                continue
+            feature = self.table[:, self.features.index(f" = {level}")].astype(np.float64)
+            other = float(feature[(place + 1) % len(self.levels)])
+            found.append(-other / (float(feature[place]) - other))
+        rest = max(0.0, 1.0 - self.missing - sum(share for share in found if share is not None))
+        return tuple(rest if share is None else share for share in found)
 
     def fields(self) -> dict[str, Json]:
         """Return all but levels and table."""

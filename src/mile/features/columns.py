@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from mile._errors import UntrustedFileError
 from mile._json import Json
-from mile.features.base import ColumnReport, Tensors
+from mile.features.base import ColumnFacts, ColumnReport, Tensors
 from mile.features.values import AbstractValues
 
 Fields = Mapping[str, Json]
@@ -85,6 +85,10 @@ class AbstractColumn(ABC):
     def describe(self, name: str) -> ColumnReport:
         """Say what became of the column."""
 
+    def facts(self, name: str) -> ColumnFacts:
+        """Return what the column had in training."""
+        return ColumnFacts(name, self.kind)
+
     @abstractmethod
     def fields(self) -> dict[str, Json]:
         """Return what a file must keep, as JSON."""
@@ -152,6 +156,10 @@ class IgnoredColumn(AbstractColumn):
     def describe(self, name: str) -> ColumnReport:
         """Say why it was left out."""
         return ColumnReport(name, self.kind, missing=self.missing, treatment="left out", reason=self.reason)
+
+    def facts(self, name: str) -> ColumnFacts:
+        """Return why it was left out."""
+        return ColumnFacts(name, self.kind, self.reason)
 
     def fields(self) -> dict[str, Json]:
         """Return the reason."""

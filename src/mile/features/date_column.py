@@ -9,7 +9,7 @@ from jaxtyping import Float
 from mile._errors import UntrustedFileError
 from mile._json import Json
 from mile.features import parsing
-from mile.features.base import Tensors
+from mile.features.base import ColumnFacts, Tensors
 from mile.features.columns import (
     AbstractColumn,
     ColumnReport,
@@ -117,6 +117,11 @@ class DateColumn(AbstractColumn):
         treatment = ", ".join(parts) + ("; missing: mean and an indicator" if self.missing > 0 else "")
         span = f"{low.removesuffix('T00:00:00')} to {high.removesuffix('T00:00:00')}"
         return ColumnReport(name, self.kind, span, self.missing, treatment)
+
+    def facts(self, name: str) -> ColumnFacts:
+        """Return range and mean in days since 1970."""
+        found = ColumnFacts(name, self.kind, low=self.low, high=self.high, missing=self.missing)
+        return found._replace(center=self.center, spread=self.scale)
 
     def fields(self) -> dict[str, Json]:
         """Return all there is."""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from mile._errors import UntrustedFileError
 from mile._json import Json
-from mile.features.base import Tensors
+from mile.features.base import ColumnFacts, Tensors
 from mile.features.columns import (
     AbstractColumn,
     ColumnReport,
@@ -141,6 +141,11 @@ class NumberColumn(AbstractColumn):
             treatment = f"running number: {treatment}"
         span = f"{self.low:g} to {self.high:g}"
         return ColumnReport(name, self.kind, span, self.missing, treatment, is_running=self.is_running)
+
+    def facts(self, name: str) -> ColumnFacts:
+        """Return range and median, and the pieces."""
+        found = ColumnFacts(name, self.kind, low=self.low, high=self.high, missing=self.missing)
+        return found._replace(center=self.fill, spread=self.scale, has_median=True, edges=self.edges)
 
     def fields(self) -> dict[str, Json]:
         """Return all numbers; edges only where there are any, as files were before there were pieces."""

@@ -1,6 +1,6 @@
 """Numbers on one scale: mean zero and standard deviation one in the training rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from mile import _registry
 from mile._schema import Fields, Tensor
-from mile.features.base import AbstractFeatureEncoder, Encoded, Plain, Table, Tensors, as_array
+from mile.features.base import AbstractFeatureEncoder, ColumnFacts, Encoded, Plain, Table, Tensors, as_array
 
 # Standardized inputs are cut here; beyond, a row is so far out that only finiteness matters.
 _LARGEST_INPUT = 1e6
@@ -115,6 +115,12 @@ class Standardizer(AbstractFeatureEncoder):
     def origins(self, n_features: int) -> Int[np.ndarray, " feature"]:
         """Return each column's own place."""
         return np.arange(n_features)
+
+    def facts(self, given: Sequence[str] | None, n_features: int) -> list[ColumnFacts] | None:
+        """Return mean and standard deviation of each column."""
+        found = super().facts(given, n_features) or []
+        numbers = zip(found, np.atleast_1d(self.shift).tolist(), np.atleast_1d(self.scale).tolist(), strict=True)
+        return [one._replace(center=center, spread=spread) for one, center, spread in numbers]
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return shift and scale."""

@@ -10,7 +10,16 @@ from jaxtyping import Float, Int
 from mile import _registry
 from mile._checks import check_count
 from mile._schema import Count, Fields, Tensor, require
-from mile.features.base import AbstractFeatureEncoder, ColumnReport, Encoded, Plain, Table, Tensors, as_array
+from mile.features.base import (
+    AbstractFeatureEncoder,
+    ColumnFacts,
+    ColumnReport,
+    Encoded,
+    Plain,
+    Table,
+    Tensors,
+    as_array,
+)
 from mile.features.numbers import Standardizer
 from mile.features.pieces import MOST_PIECES, Edges, are_edges, learn_edges, n_pieces_of, piece_labels, write_pieces
 
@@ -118,6 +127,14 @@ class Piecewise(AbstractFeatureEncoder):
     @property
     def _own_names(self) -> list[str]:
         return [f"feature {place}" for place in range(len(self.edges))]
+
+    def facts(self, given: Sequence[str] | None, n_features: int) -> list[ColumnFacts] | None:
+        """Return mean, standard deviation and pieces of each column."""
+        named = self.plain.facts(given or [f"x{place}" for place in range(len(self.edges))], len(self.edges)) or []
+        return [
+            one._replace(edges=edges, low=edges[0], high=edges[-1]) if n_pieces_of(edges) == self.pieces else one
+            for one, edges in zip(named, self.edges, strict=True)
+        ]
 
     def describe(self) -> list[ColumnReport]:
         """Return for each column its range and the number of pieces; arrays have no names of columns."""

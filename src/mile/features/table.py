@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from mile import _registry
 from mile._checks import check_choice, check_count
 from mile._errors import UntrustedFileError
-from mile.features.base import AbstractFeatureEncoder, ColumnReport, Encoded, Plain, Tensors
+from mile.features.base import AbstractFeatureEncoder, ColumnFacts, ColumnReport, Encoded, Plain, Tensors
 from mile.features.columns import AbstractColumn, Counts, Learning, Writing, write_rows
 from mile.features.duplicates import without_duplicates
 from mile.features.frame import Frame, listed
@@ -205,6 +205,14 @@ class TableEncoder(AbstractFeatureEncoder):
         encoded, findings = self.transform_and_count(x)
         return encoded, findings.sentences()
 
+    def unreadable(self, x: Frame) -> tuple[str, int] | None:
+        """Return column and row of the first cell that would count as missing because it cannot be read."""
+        for name, column, values, _ in self._matched(x):
+            rows = np.flatnonzero(column.read(values).missing() & ~values.missing())
+            if rows.size:
+                return name, int(rows[0])
+        return None
+
     @property
     def n_features(self) -> int:
         """How many numbers a row becomes."""
@@ -226,6 +234,12 @@ class TableEncoder(AbstractFeatureEncoder):
     def describe(self) -> list[ColumnReport]:
         """Return for each column what it is and what became of it."""
         return [column.describe(name) for name, column in zip(self.names_in, self.columns, strict=True)]
+
+    def facts(self, given: Sequence[str] | None, n_features: int) -> list[ColumnFacts]:
+        """Return for each column what it had in training; columns go by the names at fit."""
+        found = [column.facts(name) for name, column in zip(self.names_in, self.columns, strict=True)]
+        # Fewer pieces than asked for have no equal shares.
+        return [one if len(one.edges) == self.pieces + 1 else one._replace(edges=()) for one in found]
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the columns as JSON, and their arrays."""

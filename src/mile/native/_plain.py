@@ -1,6 +1,7 @@
 """The compiled library without JAX: loaded by ctypes, it predicts mixtures of normal distributions by itself."""
 
 import ctypes
+import math
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -16,6 +17,8 @@ _CELLS = 1 << 22  # draws x rows of one call
 _ROW_MULTIPLE = 12
 PLAIN_FUNCTIONS = ("mile_outputs", "mile_summarize", "mile_mixture", "mile_predict")
 _NORMAL = NormalDist()
+_SCALE_LIMIT, _LOG_SCALE_LIMIT = 10.0, math.log(1e6)  # as in likelihoods/_links.py
+_NO_MEMORY = "the native kernel got no memory for a block of rows: free some."
 
 
 class NormalForm(NamedTuple):
@@ -77,7 +80,8 @@ class NormalMixtures:
     """Predicts rows by a library, a network, and its draws; arguments of calls are prepared once."""
 
     def __init__(self, library: ctypes.CDLL, form: NormalForm, draws: WeightedDraws) -> None:
-        self._function = library.mile_predict
+        self._function, self._outputs, self._mixture = library.mile_predict, library.mile_outputs, library.mile_mixture
+        self._form = form
         self._kept = (
             np.array(form.sizes, np.int64),
             np.zeros(0, np.int64),
@@ -126,7 +130,7 @@ class NormalMixtures:
                 ctypes.c_void_p(found.ctypes.data + 24 * n_rows),
             )
             if failed:
-                raise MemoryError("the native kernel got no memory for a block of rows: free some.")
+                raise MemoryError(_NO_MEMORY)
             moments[:, rows], quantiles[:, rows] = found[:3], found[3:]
 
         workers = min(len(starts), n_threads or os.cpu_count() or 1)
@@ -140,6 +144,44 @@ class NormalMixtures:
                 one(start)
         mean, noise, ignorance = moments
         return Summary(mean, noise, ignorance, quantiles)
+
+    def evaluate(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return distribution function and density of each row's mixture at one value y per row.
+
+        Raises
+        ------
+        MemoryError
+            As `summarize`.
+        """
+        cdf, density = np.empty(len(x)), np.empty(len(x))
+        for start in range(0, len(x), self.block_rows):
+            rows = slice(start, start + self.block_rows)
+            block, at = np.ascontiguousarray(x[rows].T, np.float32), np.array(y[rows], np.float64)
+            raw = np.concatenate([self._raw(piece, block) for piece in self._draws.pieces]).astype(np.float64)
+            location = np.ascontiguousarray(raw[:, 0].T)
+            precision = np.ascontiguousarray(np.exp(-_log_scale(self._form, raw[:, 1].T)))
+            below, height = np.empty(len(at)), np.empty(len(at))
+            size = (_count(location.shape[0]), _count(location.shape[1]))
+            ends = (_pointer(at), _pointer(below), _pointer(height))
+            self._mixture(_pointer(location), _pointer(precision), *size, *self._groups, *ends)
+            cdf[rows], density[rows] = below, height
+        return cdf, density
+
+    def _raw(self, draws: np.ndarray, block: np.ndarray) -> np.ndarray:
+        """Return the network's two outputs (draw, output, row)."""
+        found, n_rows = np.empty((len(draws), 2, block.shape[1]), np.float32), _count(block.shape[1])
+        arguments = (_pointer(draws), _count(len(draws)), _pointer(block), n_rows, _pointer(found))
+        if self._outputs(*self._network[:5], *arguments):
+            raise MemoryError(_NO_MEMORY)
+        return found
+
+
+def _log_scale(form: NormalForm, raw: np.ndarray) -> np.ndarray:
+    """Return log standard deviations, as likelihoods/_links.py has them, which needs JAX."""
+    if form.head == 0:
+        return np.clip(raw, -_LOG_SCALE_LIMIT, _LOG_SCALE_LIMIT)
+    below_limit = -np.logaddexp(-raw, -math.log(_SCALE_LIMIT))
+    return 0.5 * np.logaddexp(2.0 * below_limit, 2.0 * math.log(form.floor))
 
 
 def _both(levels: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:

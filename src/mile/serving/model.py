@@ -29,6 +29,8 @@ class Predictor(NamedTuple):
     center: float  # of y
     unit: float
     n_draws: int
+    names: tuple[str, ...] | None = None  # of the columns of X, and of y
+    target: str | None = None
 
     def encoded(self, X: object) -> np.ndarray | None:
         """Return standardized rows; None if X is anything but an array of finite numbers of the right shape."""
@@ -39,6 +41,11 @@ class Predictor(NamedTuple):
         if not np.isfinite(X).all():
             return None
         return np.clip(standardized, -_LARGEST_INPUT, _LARGEST_INPUT).astype(np.float32)
+
+    def evaluate(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return P(Y <= y) and the density of one y per row, on the scale of y."""
+        below, density = self.mixtures.evaluate(x, (y - self.center) / self.unit)
+        return below, density / self.unit
 
     def quantiles(self, x: np.ndarray, levels: Sequence[float]) -> np.ndarray:
         """Return quantiles (row, level) on the scale of y."""
@@ -63,34 +70,9 @@ class FittedModel:
 
         What reads the whole file then says why.
         """
-        library = plain_library()
-        try:
-            if library is None or path.stat().st_size > _LARGEST_FILE:
-                return None
-            arrays, metadata = read_tensors(path)
-            schema.check_format(metadata, schema.MODEL_FORMAT, path)
-            header = schema.MODEL.read(metadata, path)
-            if header.kernel is None or not header.extra:
-                return None
-            form = header.kernel
-            if form.sizes[-1] != 2 or form.head not in _NORMAL_HEADS:
-                return None
-            origin = schema.ORIGIN.read(header.extra)
-            if origin.estimator != "regressor" or origin.feature_names is not None:
-                return None
-            if json.loads(arrays["encoder"].tobytes()) != _SETTINGS:
-                return None
-            draws = _counting(arrays, form)
-            shift, scale = (arrays[f"encoder.{name}"] for name in ("shift", "scale"))
-            center, unit = (float(arrays[f"response.{name}"]) for name in ("shift", "scale"))
-        except (CorruptFileError, UntrustedFileError, OSError, ValueError, KeyError, TypeError):
-            return None
-        is_sound = shift.shape == scale.shape == (form.sizes[0],) and shift.dtype == scale.dtype == np.float64
-        is_finite = np.isfinite([*shift.flat, *scale.flat, center, unit]).all() and (scale > 0.0).all() and unit > 0.0
-        if draws is None or not (is_sound and is_finite):
-            return None
-        mixtures = NormalMixtures(library, form, draws)
-        return cls(path, Predictor(mixtures, shift, scale, center, unit, int(draws.ends[-1])))
+        found = read_predictor(path)
+        # Whether an array fits names, scikit-learn decides, which the estimator asks.
+        return None if found is None or found.names is not None else cls(path, found)
 
     def predict(self, X: object, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, and with `return_std` also the standard deviation."""
@@ -150,6 +132,38 @@ class FittedModel:
 
     def __repr__(self) -> str:
         return f"<model of {self._predictor.n_draws:,} draws from {self._path}>"
+
+
+def read_predictor(path: Path) -> Predictor | None:
+    """Return what predicts rows of numbers, of a model whose columns may have names; None as for `FittedModel.read`."""
+    library = plain_library()
+    try:
+        if library is None or path.stat().st_size > _LARGEST_FILE:
+            return None
+        arrays, metadata = read_tensors(path)
+        schema.check_format(metadata, schema.MODEL_FORMAT, path)
+        header = schema.MODEL.read(metadata, path)
+        if header.kernel is None or not header.extra:
+            return None
+        form = header.kernel
+        if form.sizes[-1] != 2 or form.head not in _NORMAL_HEADS:
+            return None
+        origin = schema.ORIGIN.read(header.extra)
+        names = origin.feature_names
+        if origin.estimator != "regressor" or json.loads(arrays["encoder"].tobytes()) != _SETTINGS:
+            return None
+        draws = _counting(arrays, form)
+        shift, scale = (arrays[f"encoder.{name}"] for name in ("shift", "scale"))
+        center, unit = (float(arrays[f"response.{name}"]) for name in ("shift", "scale"))
+    except (CorruptFileError, UntrustedFileError, OSError, ValueError, KeyError, TypeError):
+        return None
+    is_sound = shift.shape == scale.shape == (form.sizes[0],) and shift.dtype == scale.dtype == np.float64
+    is_finite = np.isfinite([*shift.flat, *scale.flat, center, unit]).all() and (scale > 0.0).all() and unit > 0.0
+    if draws is None or not (is_sound and is_finite) or (names is not None and len(names) != len(shift)):
+        return None
+    named = None if names is None else tuple(names)
+    mixtures = NormalMixtures(library, form, draws)
+    return Predictor(mixtures, shift, scale, center, unit, int(draws.ends[-1]), named, origin.target)
 
 
 def _unchanged(estimator: object) -> object:

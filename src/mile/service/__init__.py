@@ -1,0 +1,1 @@
+"""A fitted model as an HTTP service, for `mile serve`: predictions, explanations, drift, and a page to try them."""
