@@ -98,6 +98,10 @@ class AbstractFeatureEncoder(ABC):
         """Return all rows of x, and a sentence for everything in them that training rows did not have."""
         return self.transform(x), []
 
+    def share_unseen(self, x: Table) -> float:
+        """Return the share of the rows of x that have a text which training rows did not have."""
+        return 0.0
+
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the learned arrays that a file must keep, by name."""
