@@ -45,6 +45,8 @@ class Moved:
     shift
         Distance to where the chains belong now, in standard deviations of their draws, as the root mean square over
         weights. New rows of the same kind bring about the root of n_new / n_before.
+    settled
+        The same distance with the rows of the fit alone: how far its chains were from where they belonged.
     virial
         How much more curved the log posterior is around the draws, with all rows against those of the fit. More rows of
         the same kind give their ratio.
@@ -59,6 +61,7 @@ class Moved:
     n_before: int
     n_new: int
     shift: float
+    settled: float
     virial: float
     outside: float
     unseen: float
@@ -200,7 +203,7 @@ def _short(fit: Fit, moved: Moved) -> Sampler:
 def _measure(fit: Fit, job: Job, dataset: Dataset, new: Rows, unseen: float) -> Moved:
     posterior, rotation = job.posterior().tempered(job.temperature), job.rotation
     weight, n_before = np.asarray(posterior.rows.weight), len(dataset.train)
-    shifts, ratios = [], []
+    shifts, settled, ratios = [], [], []
     for place in np.flatnonzero(fit.ok).tolist():
         seen = np.ones(len(job.dataset.train), bool)
         if rotation is not None:
@@ -212,21 +215,30 @@ def _measure(fit: Fit, job: Job, dataset: Dataset, new: Rows, unseen: float) -> 
         chosen = np.linspace(0, stored.shape[1] - 1, min(_MOST_PROBES, stored.shape[1])).round().astype(int)
         draws = np.asarray(stored[place, chosen])
         now, then = (np.asarray(_gradients(_weighted(posterior, one), draws)) for one in (here, before))
-        # With covariance C of the draws and gradient g of the new rows' density, the mean moves by C g, whose length in
-        # standard deviations is that of g with the metric C: the variance of the draws along g.
-        pull = np.asarray((now - then).mean(axis=0), np.float64)
-        shifts.append(np.std(draws.astype(np.float64) @ pull) / np.sqrt(draws.shape[1]))
+        shifts.append(_distance(draws, now - then))
+        settled.append(_distance(draws, then))
         centered = draws - draws.mean(axis=0)
         ratios.append(np.sum(centered * now) / np.sum(centered * then))
     found = Moved(
         n_before=n_before + len(dataset.valid),
         n_new=len(new),
         shift=float(np.median(shifts)),
+        settled=float(np.median(settled)),
         virial=float(np.median(ratios)),
         outside=_far_outside(dataset.train, new),
         unseen=unseen,
     )
     return replace(found, reasons=tuple(_reasons(found)))
+
+
+def _distance(draws: Float[np.ndarray, "draw d"], gradients: Float[np.ndarray, "draw d"]) -> float:
+    """Return how far a log density with these gradients moves the mean of draws, in their standard deviations.
+
+    With covariance C of the draws and mean gradient g the mean moves by C g, whose length in standard deviations is
+    that of g with the metric C: the spread of the draws along g.
+    """
+    pull = gradients.mean(axis=0, dtype=np.float64)
+    return float(np.std(draws.astype(np.float64) @ pull) / np.sqrt(draws.shape[1]))
 
 
 def _weighted(posterior: Posterior, weight: np.ndarray) -> Posterior:
@@ -255,12 +267,13 @@ def _is_far(before: np.ndarray, new: np.ndarray) -> np.ndarray:
 def _reasons(moved: Moved) -> list[str]:
     expected = 1.0 + moved.n_new / moved.n_before
     found = []
-    if moved.shift > _DUE_SHIFT * moved.usual_shift:
+    if moved.shift > _DUE_SHIFT * np.hypot(moved.usual_shift, moved.settled):
         found.append(
             f"the posterior moved by {moved.shift:.2g} of its standard deviations, where rows of the same kind move it "
             f"by about {moved.usual_shift:.2g}"
         )
-    if not 1.0 / _DUE_VIRIAL < moved.virial / expected < _DUE_VIRIAL:
+    is_settled = moved.settled < _DUE_SHIFT * moved.usual_shift  # else the curvature around the draws says nothing
+    if is_settled and not 1.0 / _DUE_VIRIAL < moved.virial / expected < _DUE_VIRIAL:
         found.append(f"it is {moved.virial:.2g} times as curved, where the number of rows explains {expected:.2g}")
     if moved.unseen > _DUE_UNSEEN:
         found.append(f"{100 * moved.unseen:.0f} % of the new rows have texts that the fit did not know")
