@@ -196,9 +196,10 @@ def interrupted(stage: str, number: int = 0, *, at_writes: bool = False):
 
 def start_child(code: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
     """Run code in a new process that finds this module, with its arguments in `sys.argv`."""
+    places = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, "-c", f"import sys, runs; {code}", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)} | environment,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -13,6 +13,7 @@ import numpy as np
 
 from mile import _registry
 from mile._progress import duration
+from mile._schema import Count
 from mile.cli._console import Console, table
 from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
 from mile.cli._images import is_image_file, read_image_problem
@@ -29,7 +30,7 @@ from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextC
 from mile.estimators.loading import Model, read_validation
 from mile.estimators.loading import resume as resume_run
 from mile.execution import DaskBackend, tls_security
-from mile.storage import has_run
+from mile.storage import has_run, read_manifest
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
 _TEXT_NETWORK = "att_v2"
@@ -51,6 +52,7 @@ class Settings(NamedTuple):
     likelihood: str | None = None
     kinds: Mapping[str, str] | None = None  # what columns are, by name
     n_folds: int | None = None
+    stop_when: str | None = None
 
     def for_images(self) -> "Settings":
         """Return these settings with a network that takes images."""
@@ -72,6 +74,7 @@ class Settings(NamedTuple):
             sampler=self.sampler,
             n_chains=self.n_chains,
             **({} if self.n_folds is None else {"n_folds": self.n_folds}),
+            **({} if self.stop_when is None else {"stop_when": self.stop_when}),
             warmup_steps=self.warmup_steps,
             sampling_steps=self.sampling_steps,
             n_draws=self.n_draws,
@@ -91,6 +94,8 @@ class Settings(NamedTuple):
             raise ValueError("--hidden describes the network of tables: with --text choose one with --network.")
         if self.n_folds is not None:
             raise ValueError("--folds is for tables and images; with --text rows are set aside for validation.")
+        if self.stop_when is not None:
+            raise ValueError("--stop-when is for tables and images, not for --text.")
         return partial(MileTextClassifier, self.network or _TEXT_NETWORK)
 
 
@@ -182,10 +187,22 @@ def resume(
     force: bool,
     save: Path | None,
     place: DaskBackend | None = None,
+    draws: int | None = None,
+    chains: str | None = None,
+    preset: str | None = None,
 ) -> None:
-    """Resume a run."""
+    """Resume a run, or give a finished one more."""
     began = time.perf_counter()
-    model = resume_run(run, backend=place, time_limit=_seconds(time_limit), verbose=int(console.talkative), force=force)
+    model = resume_run(
+        run,
+        backend=place,
+        time_limit=_seconds(time_limit),
+        verbose=int(console.talkative),
+        force=force,
+        n_draws=draws,
+        n_chains=_chains(chains, run),
+        preset=preset,
+    )
     _finish(console, run, model, time.perf_counter() - began, save)
 
 
@@ -230,6 +247,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
         model.save(save)
     result = fitted(model)
     n_chains, n_draws, dimension = result.chains.draws.shape
+    saved = getattr(model, "steps_saved_", 0)
     validation = read_validation(run, result)
     scores = None if validation is None else scores_beside_ensemble(result.for_encoded, validation.x, validation.y)
     unseen = result.out_of_fold
@@ -237,6 +255,8 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
         f"Finished in {duration(seconds)}: {n_chains} chains of {n_draws:,} draws of {dimension:,} weights, "
         f"seed {result.seed}."
     )
+    if saved:
+        console.say(f"More draws gained nothing on unseen rows: {saved:,} sampling steps of each chain were saved.")
     for chain, code in zip(result.chain_ids, result.status, strict=True):
         if code != 0:
             console.say(f"  chain {chain}: {code.sentence}")
@@ -263,6 +283,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
             },
             "draws": n_draws,
             "weights": dimension,
+            "steps_saved": saved,
             "gradient_evaluations": int(result.chains.gradient_evaluations.sum()),
             "validation": scores,
             "out_of_fold": None if unseen is None else out_of_fold_answer(result),
@@ -314,6 +335,17 @@ def _widths(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ValueError(f"--hidden must be widths separated by commas, such as 16,16; got {text!r}.") from None
+
+
+def _chains(text: str | None, run: Path) -> int | None:
+    """Return how many chains a text such as 18 or +6 stands for."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\+?)([1-9][0-9]{0,6})", text.strip())
+    if found is None:
+        raise ValueError(f"--chains must be a number such as 18, or +6 for six more; got {text!r}.")
+    before = Count(1).read(read_manifest(run).configuration.get("n_chains"), run, ("n_chains",)) if found[1] else 0
+    return before + int(found[2])
 
 
 def _seconds(text: str | None) -> float | None:

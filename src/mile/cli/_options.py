@@ -85,7 +85,27 @@ Groups = Annotated[
     str | None,
     typer.Option(help="A column of labels; rows with the same one stay in one fold. It is no feature then."),
 ]
+EarlierRows = Annotated[
+    DataFile | None,
+    typer.Option(
+        "--earlier", parser=DataFile, help="The table that the run was fitted on, whose --groups keep their folds."
+    ),
+]
 Order = Annotated[str | None, typer.Option(help="A column of numbers or dates; folds are then stretches of time.")]
+StopWhen = Annotated[
+    str | None,
+    typer.Option("--stop-when", help="flat: sampling ends once more draws gain nothing on rows that chains left out."),
+]
+MoreDraws = Annotated[
+    int | None, typer.Option("--draws", help="Of a finished run: continue its chains until each has so many draws.")
+]
+MoreChains = Annotated[
+    str | None, typer.Option("--chains", help="Of a finished run: so many chains in all, or +6 for six more.")
+]
+OtherPreset = Annotated[
+    str | None,
+    typer.Option("--preset", help="Of a finished run: sample its networks anew by this preset, such as default."),
+]
 Seed = Annotated[int | None, typer.Option(help="Makes the result reproducible; default: a fresh one, which is kept.")]
 Force = Annotated[
     bool, typer.Option("--force", help="Resume although another version or machine began the run; it is recorded.")

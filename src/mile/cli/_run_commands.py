@@ -1,4 +1,4 @@
-"""Commands that make and look after runs: fit, inspect, forecast, resume, watch and repair."""
+"""Commands that make and look after runs: fit, inspect, forecast, resume, update, watch and repair."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from mile.cli._options import (
     Data,
     Draws,
     Drop,
+    EarlierRows,
     Event,
     Folds,
     Force,
@@ -25,15 +26,20 @@ from mile.cli._options import (
     Ignore,
     Json,
     Likelihood,
+    MoreChains,
+    MoreDraws,
     Network,
     Number,
+    OptionalTarget,
     Order,
+    OtherPreset,
     Preset,
     Quiet,
     Run,
     Sampler,
     SamplingSteps,
     Seed,
+    StopWhen,
     Target,
     Task,
     Text,
@@ -72,6 +78,7 @@ def fit(
     groups: Groups = None,
     order: Order = None,
     time_limit: TimeLimit = None,
+    stop_when: StopWhen = None,
     seed: Seed = None,
     dask: Dask = None,
     dask_verify: DaskVerify = None,
@@ -87,7 +94,19 @@ def fit(
 
     kinds = _fit.kinds(data, target, category, number, ignore)
     settings = _fit.Settings(
-        preset, sampler, hidden, chains, warmup_steps, sampling_steps, draws, network, text, likelihood, kinds, folds
+        preset,
+        sampler,
+        hidden,
+        chains,
+        warmup_steps,
+        sampling_steps,
+        draws,
+        network,
+        text,
+        likelihood,
+        kinds,
+        folds,
+        stop_when,
     )
     console, place = (
         Console(quiet=quiet, as_json=as_json),
@@ -125,6 +144,9 @@ def inspect(
 @guarded
 def resume(
     run: Run,
+    draws: MoreDraws = None,
+    chains: MoreChains = None,
+    preset: OtherPreset = None,
     time_limit: TimeLimit = None,
     force: Force = False,
     dask: Dask = None,
@@ -136,11 +158,32 @@ def resume(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Resume a run that was stopped; the result is the same as without the stop."""
+    """Resume a run that was stopped, or give a finished one more; the result is the same as in one go."""
     from mile.cli import _fit
 
     place = _fit.cluster(dask, dask_verify, dask_tls_ca, dask_tls_cert, dask_tls_key)
-    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, place)
+    _fit.resume(Console(quiet=quiet, as_json=as_json), run, time_limit, force, save, place, draws, chains, preset)
+
+
+@runs.command()
+@guarded
+@reads_data
+def update(
+    run: Run,
+    data: Data,
+    target: OptionalTarget = None,
+    out: Annotated[Path | None, typer.Option(help="New run directory; default: RUN's name with -updated.")] = None,
+    groups: Groups = None,
+    earlier: EarlierRows = None,
+    order: Order = None,
+    save: Annotated[Path | None, typer.Option(help="Also write the updated model to this file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Add rows to a run: its chains continue on all of them, in a new run. Says when a fit from the start is due."""
+    from mile.cli import _update
+
+    _update.update(Console(quiet=quiet, as_json=as_json), run, data, target, out, groups, earlier, order, save)
 
 
 @runs.command()

@@ -43,6 +43,15 @@ class Members(NamedTuple):
     epochs: Int[np.ndarray, " chain"]
     validation_loss: Float[np.ndarray, "chain epoch"]  # NaN after the last epoch, and without validation rows
 
+    def joined(self, others: "Members") -> "Members":
+        """Return these members and others after them."""
+        return Members(
+            positions=np.concatenate([self.positions, others.positions]),
+            status=self.status + others.status,
+            epochs=np.concatenate([self.epochs, others.epochs]),
+            validation_loss=np.concatenate([self.validation_loss, others.validation_loss]),
+        )
+
     def replace(self, slots: np.ndarray, others: "Members") -> "Members":
         """Put other members in some places; the arrays are changed, not copied."""
         for ours, theirs in (
@@ -150,10 +159,16 @@ def _collect(
     never_finite = ~np.isfinite(losses).any(axis=1) & (int(validation.count) > 0)
     failures = [lost, ~np.isfinite(positions).all(axis=1), never_finite]
     codes = np.select(failures, [Status.LOST, Status.NON_FINITE_START, Status.UNTRAINED], Status.OK)
-    arrays = {"position": positions, "status": codes.astype(np.int32), "epochs": epochs, "losses": losses}
-    records = [Record(TRAINING, 0, {name: array[row] for name, array in arrays.items()}) for row in range(n_members)]
-    run.save({(chain, "member"): record for chain, record in zip(chain_ids, records, strict=True)})
-    return Members(positions, tuple(map(Status, codes)), epochs, losses)
+    members = Members(positions, tuple(map(Status, codes)), epochs, losses)
+    run.save({(chain, "member"): one for chain, one in zip(chain_ids, member_records(members), strict=True)})
+    return members
+
+
+def member_records(members: Members) -> list[Record]:
+    """Return what a run keeps of each member."""
+    positions, status, epochs, losses = members
+    arrays = {"position": positions, "status": np.array(status, np.int32), "epochs": epochs, "losses": losses}
+    return [Record(TRAINING, 0, {name: array[row] for name, array in arrays.items()}) for row in range(len(status))]
 
 
 class _Course:

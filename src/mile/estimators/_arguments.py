@@ -21,6 +21,7 @@ from mile.estimators._task import check_kinds, choose_encoder, choose_likelihood
 from mile.execution import Backend, choose_backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
+from mile.fitting.flatness import check_stop_when
 from mile.fitting.weighing import STACKING
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.base import Task
@@ -30,8 +31,8 @@ from mile.priors import Prior, choose_prior
 from mile.samplers import AUTO, DEFAULT, Sampler, configure, preset_names
 
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
-# Folders and machines do not belong to the model, and the seed is kept as a number.
-_NOT_KEPT = {"run_dir", "backend", "address", "n_threads", "random_state"}
+# Folders, machines and what a next fit does do not belong to the model, and the seed is kept as a number.
+_NOT_KEPT = {"run_dir", "backend", "address", "n_threads", "random_state", "warm_start"}
 
 
 class Configuration(TypedDict):
@@ -43,6 +44,7 @@ class Configuration(TypedDict):
     sampler: Sampler
     training: Training
     stacking: str
+    stop_when: str | None
 
 
 class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
@@ -82,6 +84,8 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         run_dir: str | Path | None = None,
         store_data: bool = True,
         time_limit: float | None = None,
+        stop_when: str | None = None,
+        warm_start: bool = False,
         backend: str | Backend | None = None,
         address: str | None = None,
         n_threads: int | None = None,
@@ -114,6 +118,8 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         self.run_dir = run_dir
         self.store_data = store_data
         self.time_limit = time_limit
+        self.stop_when = stop_when
+        self.warm_start = warm_start
         self.backend = backend
         self.address = address
         self.n_threads = n_threads
@@ -153,15 +159,18 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         if self.run_dir is not None:
             check_path("run_dir", self.run_dir, "a path or None")
         check_flag("store_data", self.store_data)
+        check_flag("warm_start", self.warm_start)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
+        sampler = self._sampler(n_rows)
         return {
             "n_chains": n_chains,
             "prior": choose_prior(usual_prior if self.prior is None else self.prior, self.prior_scale),
             "temperature": temperature,
-            "sampler": self._sampler(n_rows),
+            "sampler": sampler,
             "training": self._training(usual.training),
             "stacking": stacking,
+            "stop_when": check_stop_when(self.stop_when, sampler.with_start(1.0)),
         }
 
     def _training(self, usual: Training) -> Training:

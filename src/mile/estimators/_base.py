@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -13,8 +14,9 @@ from mile._progress import Progress, show_progress
 from mile.data import Dataset, prepare
 from mile.ensemble.training import Training
 from mile.estimators._arguments import Configuration
-from mile.estimators._fitted import AbstractFittedModel
+from mile.estimators._continuing import Previous
 from mile.estimators._foldings import Labels, check_folding, choose_folds
+from mile.estimators._growing import AbstractGrowingModel
 from mile.estimators._inputs import check_features, check_training_data, check_training_images, refuse_infinite
 from mile.estimators._networks import default_network
 from mile.estimators._responses import split_missing, unmasked
@@ -42,12 +44,13 @@ from mile.likelihoods.limits import censored as as_censored
 from mile.likelihoods.limits import has_limits, limits_of
 from mile.likelihoods.outputs import names_of
 from mile.networks.base import Network
+from mile.samplers import budgets_of
 from mile.sampling.chains import seed_for
 
 _LEAST_SECONDS = 1.0  # of a time limit, left for the fit when preparing the rows has taken the rest
 
 
-class AbstractMileEstimator(AbstractFittedModel):
+class AbstractMileEstimator(AbstractGrowingModel):
     """Fit an ensemble to rows."""
 
     def fit(
@@ -195,10 +198,6 @@ class AbstractMileEstimator(AbstractFittedModel):
         likelihood = given or chosen.family.for_response(response)
         return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number, folding)
 
-    def _row_weights(self, sample_weight: WeightsLike | None, x: Table, y: np.ndarray) -> np.ndarray | None:
-        """Return how many times each row counts; None: once."""
-        return check_weights(sample_weight, x)
-
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         """Return rows, response, and the default encoder for such rows."""
         X = unmasked(X)
@@ -231,27 +230,38 @@ class AbstractMileEstimator(AbstractFittedModel):
         return images.reshape(len(images), self.fit_.network.n_inputs)
 
     def _fit(self, task: LearningTask, configuration: Configuration, backend: Backend) -> None:
-        seed = seed_for(self.run_dir, self.random_state)
+        previous = self._previous if self.warm_start else None
+        is_again = previous is not None and self.random_state is None
+        seed = previous.job.seed if previous and is_again else seed_for(self.run_dir, self.random_state)
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
             dataset = self._dataset(task, seed)
             network = self._network(task, dataset, configuration["training"], seed, progress)
             spent = time.perf_counter() - began
+            asked = plan(dataset, network, task.likelihood, seed=seed, **configuration)
+            job, memory = self._warmed(asked, previous)
             self.fit_ = run_job(
-                plan(dataset, network, task.likelihood, seed=seed, **configuration),
+                job,
                 backend,
                 time_limit=_time_left(self.time_limit, spent),
                 progress=progress,
                 run_dir=self.run_dir,
                 store_data=self.store_data,
                 origin=self._origin(seed),
+                memory=memory,
             )
         self.fit_seconds_ = time.perf_counter() - began
+        # Only the sampler that ran says how far its chains are.
+        self._previous = Previous(replace(job, sampler=asked.sampler), self.fit_, memory) if self.warm_start else None
+        self._asked_steps = budgets_of(job.sampler).get("sampling_steps", 0)
 
     def _dataset(self, task: LearningTask, seed: int) -> Dataset:
         x = np.reshape(as_array(task.x), (len(task.x), -1)) if len(task.shape) > 1 else task.x
         n_rows, folding = len(task.x), task.folding
-        n_folds = choose_folds(self._folds(n_rows), n_rows, folding, is_asked=self.n_folds is not None)
+        wanted = self._folds(n_rows)
+        if self.warm_start and self._previous is not None and self.n_folds is None:
+            wanted = self._previous.kept_folds(wanted)
+        n_folds = choose_folds(wanted, n_rows, folding, is_asked=self.n_folds is not None)
         return prepare(
             x,
             task.y,

@@ -34,7 +34,7 @@ from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractPredictive
 from mile.predict import DEFAULT_MEMORY
 from mile.report import render
-from mile.samplers import Tuned
+from mile.samplers import Tuned, budgets_of
 from mile.storage import write_page
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class AbstractFittedModel(AbstractArguments):
     """An estimator from the moment that `fit_` is set."""
 
     fit_: Fit
+    _asked_steps: int = 0  # sampling steps that the last fit might have made
     compression_: Compression  # of a model that `compress` made
 
     @abstractmethod
@@ -73,6 +74,11 @@ class AbstractFittedModel(AbstractArguments):
     def chain_status_(self) -> list[str]:
         """Status of each chain: OK, or what went wrong."""
         return [code.name.lower() for code in self.fit_.status]
+
+    @property
+    def steps_saved_(self) -> int:
+        """How many sampling steps of each chain `stop_when` has saved; 0 where all were made, or a file was read."""
+        return max(0, self._asked_steps - budgets_of(self.fit_.sampler).get("sampling_steps", 0))
 
     @property
     def tuned_(self) -> Tuned[np.ndarray]:

@@ -96,6 +96,13 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         Whether the folder holds the prepared data too, so that `mile.resume` needs only the folder.
     time_limit
         Seconds that `fit` may take. Budgets that would take longer are cut, with a warning that says by how much.
+    stop_when
+        "flat": sampling ends when the last third of the draws has gained less than 0.002 in LPPD on rows that chains
+        have not seen; `steps_saved_` says how much that saved. None: all steps are made.
+    warm_start
+        Whether another `fit` on the same rows adds to this one: with larger `n_draws` chains continue from their last
+        states at the same spacing, with larger `n_chains` there are more of them. The draws are those of a fit that had
+        asked for them from the start. Keeps the encoded rows in memory.
     backend, address
         Where the chains run. None or "threads": on the cores of this machine. "devices": on all devices of this
         process, such as several GPUs. "dask": on the cluster whose scheduler is at `address`, such as

@@ -17,10 +17,17 @@ from mile.networks.adapters import Adapted
 from mile.storage import schema
 
 _ESTIMATORS = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
-_NOT_IN_FILES = {"run_dir", "backend", "address", "n_threads"}  # a file does not choose a folder or a machine
+_NOT_IN_FILES = {
+    "run_dir",
+    "backend",
+    "address",
+    "n_threads",
+    "warm_start",
+}  # a file does not choose a folder or a machine
 _NEWER = {"likelihood", "encoder", "columns", "class_weight"}  # arguments that version 0.1 did not have
 # What earlier versions did, whose files have neither argument.
 _BEFORE_FOLDS = {"n_folds": 0, "stacking": "none"}
+_LATER = {"stop_when": None}
 _PLAIN = (bool, int, float, str, tuple, type(None))
 _OBJECTS: dict[str, tuple[type | _registry.Registry, ...]] = {
     "sampler": (_registry.sampler, str),
@@ -77,6 +84,7 @@ def _arguments(origin: schema.Origin, known: set[str], fitted: Fit, network: obj
         parameters = dict.fromkeys(newer | ({"network"} & known)) | parameters
     if not set(_BEFORE_FOLDS) & set(parameters):
         parameters = {name: value for name, value in _BEFORE_FOLDS.items() if name in known} | parameters
+    parameters = {name: value for name, value in _LATER.items() if name in known} | parameters
     wrong = sorted(set(parameters) ^ (known - _NOT_IN_FILES))
     require(not wrong, f"unknown or missing arguments of a {word}: {quote(wrong)}.")
     seed = schema.SEED.read(parameters["random_state"], place=("random_state",))

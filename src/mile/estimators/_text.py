@@ -96,6 +96,8 @@ class MileTextClassifier(MileClassifier):
     # As in the paper: rows are set aside, and chains count the same.
     n_folds = 0
     stacking = "none"
+    stop_when = None
+    warm_start = False
 
     def __init__(
         self,

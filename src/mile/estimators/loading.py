@@ -12,12 +12,14 @@ import numpy as np
 from mile._errors import CorruptFileError, RunMismatchError, Status, UntrustedFileError
 from mile._json import Json
 from mile._progress import show_progress
-from mile._schema import Count, Text, quote, refused, require
+from mile._schema import Count, Nullable, Text, quote, refused, require
 from mile.configuration import is_custom
 from mile.data.dataset import Dataset
 from mile.estimators import MileClassifier, MileRegressor, restore_estimator
+from mile.estimators._continuing import ask_for_more
 from mile.estimators._under_way import ensemble_of
 from mile.execution import Backend
+from mile.fitting.flatness import RULES
 from mile.fitting.result import Fit, Parts, assemble, build_parts, by_phase, read_fit
 from mile.fitting.running import fit
 from mile.fitting.tensors import Arrays, read_encodings, read_fixed
@@ -83,8 +85,11 @@ def resume(
     verbose: int = 0,
     force: bool = False,
     backend: Backend | None = None,
+    n_draws: int | None = None,
+    n_chains: int | None = None,
+    preset: str | None = None,
 ) -> Any:
-    """Resume a run that was stopped. The result has the same bits as without the stop.
+    """Resume a run that was stopped, or give a finished one more. The result has the same bits as without the stop.
 
     Parameters
     ----------
@@ -102,6 +107,13 @@ def resume(
         Resume a run that another version or another kind of machine began.
     backend
         Where the chains run from now on, such as `mile.execution.DaskBackend(...)`; default: in this process.
+    n_draws, n_chains
+        How many draws of each chain, and how many chains, a finished run shall have instead. Chains continue from their
+        last states at the spacing that their draws have. The result has the bits of a run that had asked for as many
+        draws, steps and chains from the start; a warning says where folds would have been others.
+    preset
+        Another preset for a finished run, such as "default" after "quick", which keeps its trained networks if both
+        presets have the same; the chains are sampled anew.
 
     Returns
     -------
@@ -114,6 +126,8 @@ def resume(
         If the run cannot be resumed; the message says why.
     """
     folder = Path(run_dir)
+    if not (n_draws is None and n_chains is None and preset is None):
+        ask_for_more(folder, load, n_draws=n_draws, n_chains=n_chains, preset=preset, network=network)
     manifest = _manifest(folder)
     configuration = manifest.configuration
     if "network" not in configuration or is_custom(configuration):
@@ -136,6 +150,9 @@ def resume(
             n_chains=Count(1).read(configuration.get("n_chains"), folder, ("configuration", "n_chains")),
             stacking=Text(choices=STACKING).read(
                 configuration.get("stacking", "none"), folder, ("configuration", "stacking")
+            ),
+            stop_when=Nullable(Text(choices=RULES)).read(
+                configuration.get("stop_when"), folder, ("configuration", "stop_when")
             ),
             random_state=manifest.seed,
             progress=progress,
@@ -240,6 +257,7 @@ def _read_run(folder: Path, manifest: Manifest, network: object) -> Fit:
     layout = manifest.layout
     if layout is None:
         n_chains = Count(1).read(manifest.configuration.get("n_chains"), folder, ("configuration", "n_chains"))
+        n_chains = manifest.begun or n_chains
         members = [record_of(folder, manifest, chain, "member") for chain in range(n_chains)]
         return _without_draws(folder, "the ensemble", manifest, parts, kept_arrays, members)
     n_chains = _count_chains(manifest, layout)
@@ -323,7 +341,8 @@ def _count_chains(manifest: Manifest, layout: Layout) -> int:
     counts = Count(1, len(layout.chain_ids))
     n_chains = counts.read(manifest.configuration.get("n_chains"), place=("configuration", "n_chains"))
     require(set(range(n_chains)) <= set(layout.chain_ids), "there is no room for the draws of some chains.")
-    return n_chains
+    # Chains that are added have no draws yet.
+    return n_chains if manifest.finished or manifest.begun is None else min(n_chains, manifest.begun)
 
 
 def _draws_of(

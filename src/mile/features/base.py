@@ -145,6 +145,10 @@ class AbstractFeatureEncoder(ABC):
         """Return column and row of a cell that is not of its column's kind; None if there is none."""
         return None
 
+    def share_unseen(self, x: Table) -> float:
+        """Return the share of the rows of x that have a text which training rows did not have."""
+        return 0.0
+
     @abstractmethod
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the learned arrays that a file must keep, by name."""

@@ -213,6 +213,12 @@ class TableEncoder(AbstractFeatureEncoder):
                 return name, int(rows[0])
         return None
 
+    def share_unseen(self, x: object) -> float:
+        """Return the share of rows with texts that training did not have, in the column where that is the largest."""
+        frame = Frame.of(x)
+        counts = [counts.unseen for counts in self.transform_and_count(frame)[1].columns.values()]
+        return max(counts, default=0) / max(1, len(frame))
+
     @property
     def n_features(self) -> int:
         """How many numbers a row becomes."""

@@ -46,8 +46,9 @@ def forecast_fit(
     n_chains: int = 12,
     temperature: float = 1.0,
     stacking: str = "none",
+    stop_when: str | None = None,
 ) -> Forecast:
-    """Forecast what `fit` with the same arguments takes, after timing a few epochs and steps.
+    """Forecast what `fit` with the same arguments takes at most, after timing a few epochs and steps.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def forecast_fit(
     240002
     """
     use_compilation_cache()
-    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature, stacking)
+    job = plan(dataset, network, likelihood, prior, sampler, training, n_chains, 0, temperature, stacking, stop_when)
     learning, validation, sampling = job.own_rows(job.posterior(), np.arange(n_chains))
     backend = InProcess()
     n_timed = min(n_chains, backend.n_workers * backend.width)

@@ -1,5 +1,6 @@
 """The pipeline: data, network and prior become a posterior, a deep ensemble, tuned chains and their draws."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +17,8 @@ from mile.data import Dataset, Rows
 from mile.ensemble.members import Members, OwnPosterior, OwnRows, train_members
 from mile.ensemble.training import Training
 from mile.execution import Fingerprint, InProcess, WorkerPool
-from mile.fitting.monitoring import RunningScore, warn_of_remarks, warn_of_response, warn_of_weightless
+from mile.fitting.flatness import Flat, check_stop_when
+from mile.fitting.monitoring import RunningScore, UnseenRows, warn_of_remarks, warn_of_response, warn_of_weightless
 from mile.fitting.out_of_fold import weigh_and_predict
 from mile.fitting.replacement import SampledEnsemble, report_failures
 from mile.fitting.result import Fit
@@ -28,7 +30,7 @@ from mile.networks.base import Network
 from mile.padded_rows import PaddedRows, pad_rows
 from mile.posterior import Posterior
 from mile.priors import Normal, Prior
-from mile.samplers import MINIBATCHES, Mile, Sampler, alternatives, budgets_of, with_plan
+from mile.samplers import MINIBATCHES, STOPPED, Mile, Sampler, alternatives, budgets_of, resized, with_plan
 from mile.sampling.chains import describe_failures, run_chains, time_step
 from mile.sampling.timing import plan_budgets
 from mile.storage import (
@@ -51,6 +53,7 @@ def plan(
     seed: int,
     temperature: float = 1.0,
     stacking: str = "none",
+    stop_when: str | None = None,
 ) -> "Job":
     """Check that the parts fit together and fill in the defaults."""
     check_chains(n_chains)
@@ -66,18 +69,20 @@ def plan(
     training, prior = training or Training(), prior or Normal()
     temperature = check_number("temperature", temperature, positive=True)
     prior.bind(network).tempered(temperature)  # must be possible
+    sampler = (sampler or Mile()).with_start(training.learning_rate)
     return Job(
         dataset=dataset,
         network=network,
         likelihood=likelihood,
         prior=prior,
-        sampler=(sampler or Mile()).with_start(training.learning_rate),
+        sampler=sampler,
         training=training,
         n_chains=n_chains,
         temperature=temperature,
         response=dataset.response or likelihood.plain_response(),
         seed=seed,
         stacking=check_choice("stacking", stacking, STACKING) if dataset.folds is not None else STACKING[0],
+        stop_when=check_stop_when(stop_when, sampler),
     )
 
 
@@ -103,6 +108,7 @@ class Job:
     response: AbstractResponse
     seed: int
     stacking: str = STACKING[0]  # nothing is weighed
+    stop_when: str | None = None  # by which rule sampling ends early
 
     @property
     def draw_bytes(self) -> int:
@@ -117,6 +123,8 @@ class Job:
         configuration["classes"] = None if labels is None else list(map(str, labels.tolist()))
         if self.stacking != STACKING[0]:  # which earlier versions do not know
             configuration["stacking"] = self.stacking
+        if self.stop_when is not None:
+            configuration["stop_when"] = self.stop_when
         return Manifest(
             fingerprint=dict(kind),
             configuration=configuration,
@@ -128,7 +136,7 @@ class Job:
     def posterior(self) -> Posterior:
         """Return the posterior; the chains sample it at the temperature of this job."""
         return Posterior(
-            rows=_padded(self.dataset.train),
+            rows=padded(self.dataset.train),
             network=self.network,
             likelihood=self.likelihood,
             prior=self.prior.bind(self.network),
@@ -157,23 +165,27 @@ class Job:
             )
             sampler = self._within_time(target, members, run, deadline, pool)
             good = np.array([code == Status.OK for code in members.status])
-            monitor = self._monitor(places[list(chain_ids)], good) if watched else None
+            unseen = self._unseen(places[list(chain_ids)], good) if watched or self.stop_when else None
+            rule = self._rule(unseen, sampler, run)
             chains = run_chains(
                 sampler,
                 target,
                 members.positions,
                 chain_ids=chain_ids,
-                monitor=monitor,
+                monitor=RunningScore(unseen) if unseen is not None and watched else None,
+                stop=rule,
                 seed=self.seed,
                 backend=pool,
                 run=run,
                 deadline=deadline,
                 progress=progress,
             )
+            sampler = self._ended_early(sampler, chains.logdensity.shape[1], run, progress) if rule else sampler
             return SampledEnsemble(np.asarray(chain_ids), members, chains, sampler)
 
-        result = sample_ensemble(range(self.n_chains), np.arange(self.n_chains))
-        self._report_cuts(result, deadline)
+        result = self._in_turn(sample_ensemble, run.begun, deadline)
+        if STOPPED not in (run.plan or {}):
+            self._report_cuts(result, deadline)
         status = dict(zip(result.chain_ids.tolist(), result.status, strict=True))
         failed = np.flatnonzero(~result.ok)
         if failed.size and not (deadline.passed() and result.ok.any()):
@@ -188,6 +200,43 @@ class Job:
         fitted = self._fit_of(result)
         warn_of_remarks(result.chains.draws, result.ok, posterior, dataset.train)
         return self._finish(fitted, run, status)
+
+    def _in_turn(
+        self, sample_ensemble: Callable[[range, np.ndarray], SampledEnsemble], begun: int | None, deadline: Deadline
+    ) -> SampledEnsemble:
+        """Sample all chains; those that were added to a run after the `begun` ones that it had."""
+        places = np.arange(self.n_chains)
+        if begun is None:
+            return sample_ensemble(range(self.n_chains), places)
+        if deadline.time_limit is not None:
+            raise ValueError("time_limit must be None where chains are added: they get as many draws as the others.")
+        first = sample_ensemble(range(begun), places)
+        return first.joined(sample_ensemble(range(begun, self.n_chains), places))
+
+    def _rule(self, unseen: UnseenRows | None, sampler: Sampler, run: Run | Unsaved) -> Flat | None:
+        """Return the rule that may end the sampling; None if there is none, or it has decided already."""
+        if self.stop_when is None or STOPPED in (run.plan or {}):
+            return None
+        if unseen is None:
+            warn(f"stop_when={self.stop_when!r} has no rows to decide by: no folds rotate and none are set aside.")
+            return None
+        return Flat(unseen, sampler)
+
+    def _ended_early(self, sampler: Sampler, n_draws: int, run: Run | Unsaved, progress: Progress) -> Sampler:
+        """Return the sampler with the budgets that were spent, and keep them, if the rule has ended the sampling."""
+        asked = budgets_of(sampler)
+        if n_draws == asked["n_draws"]:
+            return sampler
+        ended = resized(sampler, n_draws)
+        spent = budgets_of(ended)
+        budgets = {name: spent[name] for name in ("sampling_steps", "n_draws")}
+        run.set_plan({**(run.plan or {}), **budgets, STOPPED: 1})
+        saved = asked["sampling_steps"] - spent["sampling_steps"]
+        progress.say(
+            f"Sampling ended after {n_draws:,} of {asked['n_draws']:,} draws of each chain, because the last third of "
+            f"them gained nothing on unseen rows: {saved:,} of {asked['sampling_steps']:,} steps saved."
+        )
+        return ended
 
     def _fit_of(self, result: SampledEnsemble) -> Fit:
         return Fit(
@@ -234,20 +283,20 @@ class Job:
         known = {rotation.left_out(place) for place in np.flatnonzero(fitted.ok).tolist()}
         return [fold for fold in range(rotation.n_folds) if fold not in known]
 
-    def _monitor(self, places: np.ndarray, good: np.ndarray) -> RunningScore | None:
-        """Return the running score of the chains at these places; None without rows that they have not seen."""
+    def _unseen(self, places: np.ndarray, good: np.ndarray) -> UnseenRows | None:
+        """Return the rows that the chains at these places have not seen; None without any."""
         dataset, rotation = self.dataset, self.rotation
         rows = dataset.valid if rotation is None else dataset.train
         if not len(rows):
             return None
         left_out = None if rotation is None else np.array([rotation.left_out(place) for place in places.tolist()])
-        return RunningScore(self.network, self.likelihood, rows, self.response, good, dataset.folds, left_out)
+        return UnseenRows(self.network, self.likelihood, rows, self.response, good, dataset.folds, left_out)
 
     def own_rows(self, posterior: Posterior, places: np.ndarray) -> tuple[OwnPosterior, OwnRows, OwnPosterior]:
         """Return what members learn from, what they stop by, and what chains sample; `places` is by chain number."""
         rotation = self.rotation
         if rotation is None:
-            return posterior, _padded(self.dataset.valid), posterior
+            return posterior, padded(self.dataset.valid), posterior
         return *rotation.for_training(posterior, places), rotation.for_sampling(posterior, places)
 
     @property
@@ -301,5 +350,6 @@ class Job:
             warn(f"The time limit{limit} cut the sampling: {', '.join(cuts)}.")
 
 
-def _padded(rows: Rows) -> PaddedRows:
+def padded(rows: Rows) -> PaddedRows:
+    """Return rows as compiled code takes them."""
     return pad_rows(rows.x, rows.y, rows.weight)

@@ -20,10 +20,10 @@ _SCORED_WEIGHTS = (
 _REMARK_ROWS = 512  # training rows whose outputs remarks are made of
 
 
-class RunningScore:
-    """LPPD on rows that chains have not seen, from one draw of each at every block so far: a glimpse, not the result.
+class UnseenRows:
+    """Rows that chains have not seen, an even selection of many, and what chains say of them.
 
-    The rows are those set aside for validation; with folds each chain is scored on the rows that it left out.
+    The rows are those set aside for validation; with folds each chain has the rows that it left out.
     """
 
     def __init__(
@@ -40,28 +40,63 @@ class RunningScore:
         chosen = np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)
         self._network, self._likelihood, self._response, self._good = network, likelihood, response, good
         self._x, self._y, self._weight = rows.x[chosen], response.decode(rows.y[chosen]), rows.weight[chosen]
-        self._total, self._count = np.full(len(chosen), -np.inf), np.zeros(len(chosen), int)
         self._folds = np.zeros(len(chosen), int) if folds is None else folds[chosen]
         self._left_out = np.zeros(len(good), int) if left_out is None else left_out
-        self._rows = "validation" if left_out is None else "out-of-fold"
+        self.name = "validation" if left_out is None else "out-of-fold"
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    @property
+    def chains(self) -> list[int]:
+        """Places of the chains whose members are good."""
+        return np.flatnonzero(self._good).tolist()
+
+    def nothing(self) -> Float[np.ndarray, "chain row"]:
+        """Return the log of a sum over no draws, for each chain and row."""
+        return np.full((len(self._good), len(self)), -np.inf)
+
+    def add(self, total: Float[np.ndarray, " row"], draws: Float[np.ndarray, "draw d"], chain: int) -> np.ndarray:
+        """Add the densities under draws of a chain to sums, which are logarithms; return the rows that it has."""
+        rows = np.flatnonzero(self._folds == self._left_out[chain])
+        if len(rows):
+            predictive = predict(self._network, self._likelihood, draws, self._x[rows], self._response)
+            density = predictive.log_prob(self._y[rows]) + np.log(len(draws))
+            total[rows] = np.logaddexp(total[rows], density)
+        return rows
+
+    def score(self, total: Float[np.ndarray, "chain row"], n_draws: int) -> float:
+        """Return the LPPD of rows by sums over so many draws of each chain that has not seen them."""
+        has_row = (self._left_out[:, None] == self._folds) & np.isfinite(total).any(axis=1, keepdims=True)
+        count = n_draws * has_row.sum(axis=0)
+        return self.mean(np.logaddexp.reduce(total, axis=0), count)
+
+    def mean(self, total: Float[np.ndarray, " row"], count: Int[np.ndarray, " row"]) -> float:
+        """Return the LPPD of rows by sums over so many draws."""
+        known = count > 0
+        if not known.any():
+            return -np.inf
+        return float(np.average(total[known] - np.log(count[known]), weights=self._weight[known]))
+
+    def usable(self, positions: Float[np.ndarray, "chain d"]) -> dict[int, np.ndarray]:
+        """Return positions of good chains, by one of the chains that have the same rows."""
+        usable = self._good & np.isfinite(positions).all(axis=1)
+        alike = [np.flatnonzero(usable & (self._left_out == fold)) for fold in np.unique(self._left_out[usable])]
+        return {int(chains[0]): positions[chains] for chains in alike}
+
+
+class RunningScore:
+    """LPPD on rows that chains have not seen, from one draw of each at every block so far: a glimpse only."""
+
+    def __init__(self, rows: UnseenRows) -> None:
+        self._rows = rows
+        self._total, self._count = np.full(len(rows), -np.inf), np.zeros(len(rows), int)
 
     def __call__(self, positions: Float[np.ndarray, "chain d"]) -> str:
         """Add one draw of each chain and say how well all so far predict."""
-        usable = self._good & np.isfinite(positions).all(axis=1)
-        for fold in np.unique(self._left_out[usable]).tolist():
-            draws, rows = positions[usable & (self._left_out == fold)], np.flatnonzero(self._folds == fold)
-            if len(rows):
-                predictive = predict(self._network, self._likelihood, draws, self._x[rows], self._response)
-                density = predictive.log_prob(self._y[rows]) + np.log(len(draws))
-                self._total[rows] = np.logaddexp(self._total[rows], density)
-                self._count[rows] += len(draws)
-        return f"{self._rows} LPPD {self._score():.3f}"
-
-    def _score(self) -> float:
-        known = self._count > 0
-        if not known.any():
-            return -np.inf
-        return float(np.average(self._total[known] - np.log(self._count[known]), weights=self._weight[known]))
+        for chain, draws in self._rows.usable(positions).items():
+            self._count[self._rows.add(self._total, draws, chain)] += len(draws)
+        return f"{self._rows.name} LPPD {self._rows.mean(self._total, self._count):.3f}"
 
 
 def warn_of_weightless(fit: Fit) -> None:

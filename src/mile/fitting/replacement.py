@@ -30,6 +30,12 @@ class SampledEnsemble:
         """Which chains are good."""
         return np.array([code == Status.OK for code in self.status])
 
+    def joined(self, others: "SampledEnsemble") -> "SampledEnsemble":
+        """Return this ensemble with the members and chains of another one after its own."""
+        ids = np.concatenate([self.chain_ids, others.chain_ids])
+        members, chains = self.members.joined(others.members), self.chains.joined(others.chains)
+        return SampledEnsemble(ids, members, chains, self.sampler)
+
     def replace(self, slots: np.ndarray, reserve: "SampledEnsemble") -> "SampledEnsemble":
         """Put the reserve's chains in the given slots; the arrays of this ensemble are changed, not copied."""
         self.chain_ids[slots] = reserve.chain_ids

@@ -11,6 +11,7 @@ from mile._deadline import Deadline
 from mile._json import Json
 from mile._progress import Progress, Silent
 from mile.data import Dataset
+from mile.ensemble.members import Members, member_records
 from mile.ensemble.training import Training
 from mile.execution import Backend, choose_backend
 from mile.fitting.job import Job, identify, plan
@@ -22,7 +23,7 @@ from mile.priors import Prior
 from mile.samplers import Sampler
 from mile.sampling.chains import saved_when_stopped, seed_for
 from mile.sampling.timing import check_memory
-from mile.storage import DATA, SCALES, Manifest, Run, Unsaved, check_space, has_run, open_run, read_manifest
+from mile.storage import DATA, SCALES, Manifest, Remembered, Run, Unsaved, check_space, has_run, open_run, read_manifest
 
 
 def fit(
@@ -44,6 +45,7 @@ def fit(
     backend: Backend | None = None,
     origin: dict[str, Json] | None = None,
     stacking: str = "none",
+    stop_when: str | None = None,
 ) -> Fit:
     """Train a deep ensemble, start one chain from each member, and keep the draws.
 
@@ -91,6 +93,9 @@ def fit(
         How chains and the members that they start from are weighed by the rows that they left out: "none" (all good
         chains count the same), "ensemble" (all chains against the whole ensemble) or "slots" (a slot has one chain, or
         one member, for each fold). Without folds nothing is weighed.
+    stop_when
+        "flat": sampling ends when the last third of the draws has gained less than 0.002 in LPPD on rows that chains
+        have not seen, which is asked after fixed numbers of draws. None: all steps are made.
 
     Returns
     -------
@@ -111,7 +116,7 @@ def fit(
     """
     seed = seed_for(run_dir, random_state)
     return run_job(
-        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature, stacking),
+        plan(dataset, network, likelihood, prior, sampler, training, n_chains, seed, temperature, stacking, stop_when),
         choose_backend(backend),
         progress=progress,
         run_dir=run_dir,
@@ -132,8 +137,14 @@ def run_job(
     time_limit: float | None = None,
     force: bool = False,
     origin: dict[str, Json] | None = None,
+    memory: Remembered | None = None,
+    starts: Members | None = None,
 ) -> Fit:
-    """Do a job whose seed, configuration and backend are decided; see `fit` for the rest."""
+    """Do a job whose seed, configuration and backend are decided; see `fit` for the rest.
+
+    Without a folder, `memory` may hold what there is of the job already, and remembers how its chains end.
+    Chains begin at `starts` instead of networks that are trained for them.
+    """
     if time_limit is not None:
         time_limit = check_number("time_limit", time_limit, positive=True)
     use_compilation_cache()
@@ -148,17 +159,28 @@ def run_job(
         check_space(folder, job.draw_bytes)
     with backend.open_pool() as pool:
         kind = pool.agree(partial(identify, job.network, job.likelihood), known)
-        with _opened(folder, job, job.manifest(kind, origin), deadline, store_data=store_data, force=force) as run:
+        manifest = job.manifest(kind, origin)
+        with _opened(folder, job, manifest, deadline, memory, store_data=store_data, force=force) as run:
+            if starts is not None and run.load(0, "member") is None:
+                run.save({(chain, "member"): record for chain, record in enumerate(member_records(starts))})
+                run.settle()
             return job.run(run, deadline, progress, pool, watched=watched)
 
 
 @contextmanager
 def _opened(
-    folder: Path | None, job: Job, manifest: Manifest, deadline: Deadline, *, store_data: bool, force: bool
+    folder: Path | None,
+    job: Job,
+    manifest: Manifest,
+    deadline: Deadline,
+    memory: Remembered | None,
+    *,
+    store_data: bool,
+    force: bool,
 ) -> Iterator[Run | Unsaved]:
     """Open a new or a resumed run in a folder; without a folder, one that saves nothing."""
     if folder is None:
-        yield Unsaved()
+        yield memory or Unsaved()
         return
     dataset = job.dataset
     files = {SCALES: prediction_tensors(job.network, dataset.encoder, job.response)}

@@ -7,8 +7,8 @@ from typing import cast
 from mile import _registry
 from mile._checks import check_choice, check_count
 from mile.samplers.adjusted import Adjusted
-from mile.samplers.auto import MINIBATCHES, Auto, alternatives, with_plan
-from mile.samplers.base import Draw, Finished, NamedSampler, Sampler, Tuned, budgets_of
+from mile.samplers.auto import MINIBATCHES, STOPPED, Auto, alternatives, with_plan
+from mile.samplers.base import Draw, Finished, NamedSampler, Sampler, Tuned, budgets_of, resized
 from mile.samplers.mile import Mile
 from mile.samplers.naive_mclmc import NaiveMclmc
 from mile.samplers.nuts import Nuts
@@ -25,6 +25,7 @@ __all__ = [
     "AUTO",
     "DEFAULT",
     "MINIBATCHES",
+    "STOPPED",
     "Adjusted",
     "Auto",
     "DeepEnsemble",
@@ -44,6 +45,7 @@ __all__ = [
     "configure",
     "preset_names",
     "presets_of",
+    "resized",
     "title_of",
     "with_plan",
 ]

@@ -10,6 +10,7 @@ from mile.samplers.mile import Mile
 from mile.samplers.stochastic import Stochastic
 
 MINIBATCHES = "minibatches"  # in a plan: whether they were chosen; all else there are budgets
+STOPPED = "stopped"  # what a plan says where a rule has ended the sampling early
 
 
 @_registry.sampler("auto")
@@ -77,7 +78,7 @@ def with_plan(sampler: Sampler, plan: Mapping[str, int] | None) -> Sampler:
     TypeError, ValueError
         If the sampler has no such budgets, or they are impossible.
     """
-    budgets = dict(plan or {})
+    budgets = {name: count for name, count in (plan or {}).items() if name != STOPPED}
     full, minibatches = alternatives(sampler)
     is_choice = full is not minibatches
     chosen = minibatches if is_choice and budgets.pop(MINIBATCHES, 0) else full

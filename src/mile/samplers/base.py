@@ -4,7 +4,7 @@ To add one, write one file in this folder with a class like these, registered by
 """
 
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import jax.numpy as jnp
@@ -222,6 +222,37 @@ def check_budgets(sampler: HasBudgets, smallest_warmup: int = 1) -> None:
             f"n_draws ({sampler.n_draws}) must not exceed sampling_steps ({sampler.sampling_steps}): "
             "ask for fewer draws or more steps."
         )
+
+
+def resized(sampler: Sampler, n_draws: int) -> Sampler:
+    """Return the sampler whose chains are the same but longer or shorter, with so many draws at the same spacing.
+
+    Raises
+    ------
+    ValueError
+        If its chains would not be the same: its tuning depends on the number of draws, or it has no such budget.
+    """
+    budgets = budgets_of(sampler)
+    n_steps, before = budgets.get("sampling_steps"), budgets.get("n_draws")
+    if n_steps is not None and before is not None and n_draws > 0:
+        thinning = spacing(n_steps, before)
+        first = n_steps - thinning * before  # steps before the first that is recorded
+        steps = first + thinning * n_draws
+        if spacing(steps, n_draws) == thinning:
+            found = replace(sampler, sampling_steps=steps, n_draws=n_draws)
+            if _same_chains(sampler, found):
+                return found
+    raise ValueError(
+        f"chains of {sampler.name} with {n_draws:,} draws are not those with {before:,} continued: "
+        if before is not None
+        else f"chains of {sampler.name} cannot be continued: " + "fit from the start."
+    )
+
+
+def _same_chains(one: Sampler, other: Sampler) -> bool:
+    *before, last = one.phases
+    *also, longer = other.phases
+    return before == also and replace(last, n_steps=longer.n_steps, n_records=longer.n_records) == longer
 
 
 def check_fractions(fractions: tuple[float, ...], count: int) -> None:

@@ -35,6 +35,7 @@ class BlockSchedule:
     ) -> None:
         self.steps = steps
         self.n_steps = n_steps
+        self.pause = n_steps  # no block goes beyond this step until it is moved
         self._thinning = spacing(n_steps, n_records)
         self._first = n_steps - self._thinning * n_records  # the steps before it are not recorded
         self._pool = pool
@@ -46,15 +47,16 @@ class BlockSchedule:
 
     def next(self) -> tuple[int, Block] | None:
         """Return a group and its next block, or None if none can start now."""
-        waiting = [group for group, step in enumerate(self.steps) if step < self.n_steps]
+        end = min(self.pause, self.n_steps)
+        waiting = [group for group, step in enumerate(self.steps) if step < end]
         idle = [group for group in waiting if group not in self._under_way]
         if not idle:
             return None
         group = min(idle, key=self.steps.__getitem__)
-        n_left = sum(self.n_steps - self.steps[other] for other in waiting)
+        n_left = sum(end - self.steps[other] for other in waiting)
         start = self.steps[group]
         length = self._length if self._fixed else self._pool.bounded(self._length, n_left)
-        stop = min(start + max(1, length), self.n_steps)
+        stop = min(start + max(1, length), end)
         block = Block(start, stop, self._first, self._thinning)
         block = block._replace(stop=min(stop, self._first + (block.base + self._most_records) * self._thinning))
         self._under_way[group] = block.stop
@@ -97,6 +99,10 @@ class BlockSchedule:
             return None
         self.n_steps = furthest
         return n_records
+
+    def step_of(self, n_records: int) -> int:
+        """Return the step at which a group has so many records."""
+        return self._first + n_records * self._thinning
 
     def n_records(self, step: int) -> int:
         """Return how many records a group has at a step."""

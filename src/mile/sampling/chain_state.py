@@ -46,6 +46,10 @@ class DrawStore(Protocol):
         """Restore what a checkpoint holds of a chain."""
         ...
 
+    def positions(self, index: int, start: int, stop: int) -> np.ndarray:
+        """Return positions of some of the draws of a chain that there are."""
+        ...
+
     def cut(self, n_draws: int) -> None:
         """Expect at most this number of draws of each chain."""
         ...

@@ -19,7 +19,7 @@ from mile.ensemble.members import replaced
 from mile.execution import InProcess, Program, WorkerPool
 from mile.samplers import Sampler, Tuned
 from mile.sampling.chain_state import ChainState, DrawStore
-from mile.sampling.loop import LoopContext, Monitor, SamplingLoop
+from mile.sampling.loop import LoopContext, Monitor, SamplingLoop, StopRule
 from mile.sampling.timing import Forecaster, expected_memory
 from mile.storage import (
     Run,
@@ -75,6 +75,26 @@ class Chains(NamedTuple):
         them. None where a sampler does not report it.
         """
         return list(self.info.values())[-1].get("virial") if self.info else None
+
+    def joined(self, others: "Chains") -> "Chains":
+        """Return these chains and others of the same sampler after them."""
+
+        def join(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            return np.concatenate([ours, theirs])
+
+        draws, more = self.draws, others.draws
+        return self._replace(
+            draws=draws.joined(more)
+            if isinstance(draws, StoredDraws) and isinstance(more, StoredDraws)
+            else join(np.asarray(draws), np.asarray(more)),
+            logdensity=join(self.logdensity, others.logdensity),
+            energy_change=join(self.energy_change, others.energy_change),
+            status=self.status + others.status,
+            tuned=jax.tree.map(join, self.tuned, others.tuned),
+            info=jax.tree.map(join, self.info, others.info),
+            history=jax.tree.map(join, self.history, others.history),
+            gradient_evaluations=join(self.gradient_evaluations, others.gradient_evaluations),
+        )
 
     def replace(self, slots: np.ndarray, others: "Chains") -> "Chains":
         """Put other chains in some places; arrays in memory are changed, because a copy may be too large."""
@@ -182,6 +202,7 @@ def run_chains(
     run: Run | Unsaved | None = None,
     deadline: Deadline | None = None,
     monitor: Monitor | None = None,
+    stop: StopRule | None = None,
 ) -> Chains:
     """Run a sampler's phases from each position.
 
@@ -189,6 +210,7 @@ def run_chains(
     threads, nor `block_steps` (default: about a second's worth), nor having been stopped and resumed (`run`)
     changes a bit of a chain's draws. A chain that fails runs on to the end, because the budget is fixed; its status
     says what happened first. When `deadline` says that time is over, the last phase ends with the draws it has.
+    `stop` may end the last phase early, at fixed numbers of draws.
     `monitor` is shown the newest draw of each chain between blocks of the last phase; progress notes what it says.
 
     Raises
@@ -199,7 +221,13 @@ def run_chains(
     positions = np.asarray(positions)  # indexing a JAX array would compile
     ids = np.asarray(range(len(positions)) if chain_ids is None else chain_ids, np.uint32)
     context = LoopContext(
-        backend or InProcess(), progress or Silent(), block_steps, run or Unsaved(), deadline or Deadline(), monitor
+        backend or InProcess(),
+        progress or Silent(),
+        block_steps,
+        run or Unsaved(),
+        deadline or Deadline(),
+        monitor,
+        stop,
     )
     draws = context.run.draws(ids.tolist(), sampler.phases[-1].n_records, positions.shape[1], positions.dtype)
     state = _start(sampler, target, context.backend.program, positions, seed, ids, draws)

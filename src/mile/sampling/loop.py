@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -31,6 +31,18 @@ Check = Callable[..., Flaw | None]  # of a result of a task
 Monitor = Callable[[np.ndarray], str]  # takes the newest draw of each chain, returns a note about them
 
 
+class StopRule(Protocol):
+    """Decides, whenever all chains have a certain number of draws, whether these are enough."""
+
+    def decisions(self, n_draws: int) -> list[int]:
+        """Return after how many draws of `n_draws` to decide."""
+        ...
+
+    def is_over(self, n_draws: int, read: Callable[[int, int, int], np.ndarray]) -> bool:
+        """Decide; `read` gives the draws of a chain from one number up to another."""
+        ...
+
+
 class LoopContext(NamedTuple):
     """What stays the same from phase to phase."""
 
@@ -40,6 +52,7 @@ class LoopContext(NamedTuple):
     run: Run | Unsaved
     deadline: Deadline
     monitor: Monitor | None = None
+    stop: StopRule | None = None
 
 
 class SamplingLoop:
@@ -76,6 +89,28 @@ class SamplingLoop:
             phase.n_steps, phase.n_records, self.state.steps, pool, context.block_steps, most_records
         )
         tasks = self._tasks(phase, schedule, capacity)
+        rule = self.context.stop if self.state.last else None
+        for n_draws in [] if rule is None else rule.decisions(phase.n_records):
+            schedule.pause = schedule.step_of(n_draws)
+            phase = self._go(phase, schedule, tasks, forecast)
+            if schedule.n_steps <= schedule.pause:
+                return phase  # the time limit cut it
+            going = [step for group, step in enumerate(self.state.steps) if group not in self.state.lost]
+            if rule is not None and max(going) == schedule.pause and rule.is_over(n_draws, self.state.draws.positions):
+                self.state.draws.cut(n_draws)
+                return dataclasses.replace(phase, n_steps=schedule.pause, n_records=n_draws)
+        schedule.pause = schedule.n_steps
+        return self._go(phase, schedule, tasks, forecast)
+
+    def _go(
+        self,
+        phase: Phase,
+        schedule: BlockSchedule,
+        tasks: Callable[[], Task[programs.Advanced] | None],
+        forecast: Forecaster,
+    ) -> Phase:
+        """Make the steps up to the next pause; return the phase, shorter if a time limit cut it."""
+        context, pool = self.context, self.context.backend
         for done in self._flow(programs.advance_group, tasks):
             seconds = 0.0
             for one in done:
@@ -270,13 +305,15 @@ class SamplingLoop:
         """Finish the phase and move on to the next one."""
         program = self.context.backend.program
         check = self._check(result_checks.check_finished, lambda: self.state.end_shape(self.state.carries[0]))
+        # The state before conclusions are drawn: more draws can be made from it.
+        last = self.state.records("last") if self.state.last and self.context.run.is_saved else {}
         ends = self._each(
             programs.finish_group, [(phase, program, carry) for carry in self.state.carries], "finish", check
         )
         self.state.close_phase(phase, ends)
         self._open_phase()
-        if self.state.finished:
-            self._save("final")
+        if last:
+            self.context.run.save(last | self.state.records("final"))
 
     def _save(self, *kinds: str) -> None:
         """Write a checkpoint, if the run has a folder."""

@@ -76,6 +76,14 @@ class DrawWriter:
         self._counts[index] = count
         self._pending[index] = [list(pending)] if len(pending[0]) else []
 
+    def positions(self, index: int, start: int, stop: int) -> np.ndarray:
+        """Return positions of some of the draws of a chain."""
+        self._run.settle()
+        rest = self.pending(index)[0]
+        n_stored = self._counts[index] - len(rest)
+        stored = read_draws(self._run.folder, self._layout, self._rows[index : index + 1], n_stored).position
+        return np.concatenate([np.asarray(stored[0]), rest])[start:stop]
+
     def cut(self, n_draws: int) -> None:
         """End with fewer draws than planned. Write the pending draws of each chain that has reached the new number."""
         for index, count in enumerate(self._counts):

@@ -200,6 +200,10 @@ class StoredDraws:
         rows = dict(enumerate(self._rows)) | dict(zip(map(int, slots), other._rows, strict=True))
         return StoredDraws([rows[row] for row in range(len(self))], self.shape[1], self._chunk, *self._rest)
 
+    def joined(self, other: "StoredDraws") -> "StoredDraws":
+        """Return these draws and then those of other chains, in chunks of the same size."""
+        return StoredDraws([*self._rows, *other._rows], self.shape[1], self._chunk, *self._rest)
+
     @property
     def _rest(self) -> tuple[int, np.dtype]:
         return self.shape[2], self.dtype

@@ -18,7 +18,7 @@ from mile._errors import UntrustedFileError
 _CHAIN = r"chains/[0-9]{4,18}"
 _GROUP = r"draws\.zarr/(posterior|sample_stats)"
 _VARIABLE = _GROUP + r"/(chain|draw|weights|lp|energy_change|status)"
-_RECORD = re.compile(_CHAIN + r"/(member|start|final|state-[0-9]{6,18})\.safetensors")
+_RECORD = re.compile(_CHAIN + r"/(member|start|final|last|state-[0-9]{6,18})\.safetensors")
 _LISTED = re.compile(  # what a manifest may vouch for
     rf"(data|scales|out-of-fold)\.safetensors|{_RECORD.pattern}|(draws\.zarr|{_GROUP}|{_VARIABLE})/zarr\.json"
     rf"|{_VARIABLE}/c(\.[0-9]{{1,18}}){{1,3}}"

@@ -47,6 +47,8 @@ class Manifest:
         Size and SHA-256 of every file.
     weights
         Of the chains and then of their members in predictions; None if all chains count the same.
+    begun
+        How many chains the run had before it was given more; None if it has those that it began with.
     forced
         Fields of the fingerprint that differed when the run was resumed with `force`.
     """
@@ -65,13 +67,15 @@ class Manifest:
     forced: list[str] = field(default_factory=list)
     finished: bool = False
     weights: tuple[float, ...] | None = None
+    begun: int | None = None
     format: int = MANIFEST_FORMAT
 
     def write(self, folder: Path) -> None:
         """Replace the last manifest by this one, and keep a copy of the last one."""
         content = asdict(self) | {"layout": None if self.layout is None else self.layout._asdict()}
-        if self.weights is None:
-            del content["weights"]  # older versions do not know it
+        for name in ("weights", "begun"):
+            if content[name] is None:
+                del content[name]  # older versions do not know it
         text = _text(content)
         current = inside(folder, NAME)
         if current.exists() and not self.finished:

@@ -1,4 +1,4 @@
-"""A run without a directory: draws stay in memory, and there are no checkpoints."""
+"""A run without a directory: draws stay in memory, and there are no checkpoints but the last."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,11 +15,13 @@ class Unsaved:
 
     is_saved = False
     layout: Layout | None = None  # of draws in files
-    plan: dict[str, int] | None = None  # a time limit plans anew in each call
+    plan: dict[str, int] | None = None  # budgets that a time limit or a rule led to
     weights: np.ndarray | None = None  # of the chains and then of their members in predictions
+    begun: int | None = None  # how many chains there were before there were more
 
     def set_plan(self, plan: dict[str, int]) -> None:
-        """Do nothing."""
+        """Keep the budgets for chains that replace failed ones."""
+        self.plan = plan
 
     is_finished = False
 
@@ -58,6 +60,55 @@ class Unsaved:
         return DrawsInMemory(len(chain_ids), n_draws, dimension, dtype)
 
 
+class Remembered(Unsaved):
+    """A run in memory that can be given more draws and chains: it remembers how its chains ended.
+
+    Attributes
+    ----------
+    records
+        By chain and kind: trained networks, last states, and how chains ended.
+    drawn
+        Draws of chains that there are already, by chain.
+    """
+
+    is_saved = True
+    _REMEMBERED = ("member", "last", "final")
+
+    def __init__(
+        self,
+        records: Mapping[tuple[int, str], Record] | None = None,
+        drawn: Mapping[int, Sequence[np.ndarray]] | None = None,
+        begun: int | None = None,
+    ) -> None:
+        self.records, self.drawn, self.begun = dict(records or {}), dict(drawn or {}), begun
+
+    def longer(self, drawn: Mapping[int, Sequence[np.ndarray]], n_chains: int, *, more_draws: bool) -> "Remembered":
+        """Return the run of so many chains that continues this one, given its draws (position, log density, energy)."""
+        kinds = {"member": "member", "last": "state"} if more_draws else {kind: kind for kind in self._REMEMBERED}
+        records = {
+            (chain, kinds[kind]): record
+            for (chain, kind), record in self.records.items()
+            if kind in kinds and chain in drawn
+        }
+        return Remembered(records, drawn, len(drawn) if n_chains > len(drawn) else None)
+
+    def load(self, chain: int, kind: str) -> Record | None:
+        """Return the newest record of a chain and kind."""
+        return self.records.get((chain, kind))
+
+    def save(self, records: Mapping[tuple[int, str], Record]) -> None:
+        """Remember trained networks, last states and ends."""
+        self.records |= {(chain, kind): one for (chain, kind), one in records.items() if kind in self._REMEMBERED}
+
+    def draws(self, chain_ids: Sequence[int], n_draws: int, dimension: int, dtype: np.dtype) -> "DrawsInMemory":
+        """Return a store that has the draws that there are already."""
+        store = super().draws(chain_ids, n_draws, dimension, dtype)
+        for index, chain in enumerate(chain_ids):
+            if chain in self.drawn:
+                store.write(index, self.drawn[chain])
+        return store
+
+
 class DrawsInMemory:
     """Draws of all chains in one array, filled as they come."""
 
@@ -86,11 +137,15 @@ class DrawsInMemory:
         return self._counts[index]
 
     def pending(self, index: int) -> list[np.ndarray]:
-        """Return an empty list: there are no checkpoints."""
-        return []
+        """Return no draws: none need be in a checkpoint."""
+        return [array[index, :0] for array in self._arrays]
 
     def restore(self, index: int, count: int, pending: Sequence[np.ndarray]) -> None:
         """Do nothing."""
+
+    def positions(self, index: int, start: int, stop: int) -> np.ndarray:
+        """Return some of the draws of a chain."""
+        return self._arrays[0][index, start:stop]
 
     def cut(self, n_draws: int) -> None:
         """End with fewer draws than planned."""

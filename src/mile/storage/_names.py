@@ -5,9 +5,10 @@ from mile.storage._downloads import downloaded, read_arrays, read_members, read_
 from mile.storage._draw_files import DRAWS_IN_MEMORY, read_draws
 from mile.storage._draws import FlatDraws, Layout, StoredDraws
 from mile.storage._durable import sync_folders, write_binary, write_page
+from mile.storage._extension import extend_run
 from mile.storage._inside import check_entries, inside
 from mile.storage._manifest import Manifest, read_manifest
-from mile.storage._memory import Unsaved
+from mile.storage._memory import Remembered, Unsaved
 from mile.storage._platform import fingerprint
 from mile.storage._records import (
     FINISHED,

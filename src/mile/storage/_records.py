@@ -23,7 +23,7 @@ _METADATA = Fields(
     {"stage": Text(longest=_LONGEST_STAGE), "step": Count(0, 2**62)},
     {"n_draws": Count(), "chain": Count()},  # files of version 0.1 do not say of which chain they are
 )
-# Stage of each kind of record that has one only; "state" and "start" are in the phase under way.
+# Stage of each kind of record that has one only; "state", "start" and "last" are in the phase under way.
 _STAGES = {"member": TRAINING, "final": FINISHED}
 
 
@@ -54,7 +54,7 @@ def read_record(folder: Path, name: str) -> Record:
     record = Record(arrays=arrays, **found, source=str(path))
     stage = _STAGES.get(kind, record.stage)
     require(record.stage == stage, f"stage must be {stage!r} in a file of this name; got {quote(record.stage)}.", path)
-    is_over = kind in ("state", "start") and record.stage == FINISHED
+    is_over = kind in ("state", "start", "last") and record.stage == FINISHED
     require(not is_over, f"stage must not be {FINISHED!r} in a file of this name.", path)
     if kind == "member":
         require(record.step == 0, f"step must be 0 in a file of this name; got {record.step}.", path)

@@ -98,10 +98,12 @@ def _checked(record: Record, manifest: Manifest) -> Record:
     return record
 
 
-def _groups(manifest: Manifest, chains: _Files) -> tuple[list[str], list[str]]:
-    """Return the chains that were run together, and those that replaced failed ones and came later."""
+def _groups(manifest: Manifest, chains: _Files) -> list[list[str]]:
+    """Return chains that were run together: those of the beginning, those added, those that replaced failed ones."""
     n_chains = Count().read(manifest.configuration.get("n_chains", len(manifest.chains)))
-    return [chain for chain in chains if int(chain) < n_chains], [chain for chain in chains if int(chain) >= n_chains]
+    begun = n_chains if manifest.begun is None else manifest.begun
+    bounds = ((0, begun), (begun, n_chains), (n_chains, 1 << 62))
+    return [[chain for chain in chains if low <= int(chain) < high] for low, high in bounds]
 
 
 def _newest_manifest(folder: Path) -> tuple[Manifest, list[str]]:
@@ -162,7 +164,7 @@ def _bad_chunks(manifest: Manifest, damaged: set[str]) -> dict[str, int]:
 def _whole_state(run: Run, group: list[str], damaged: set[str], bad_chunks: dict[str, int]) -> tuple[_Files, str]:
     """Return the newest checkpoints of chains that are intact and older than every damaged chunk."""
     manifest = run.manifest
-    starts = {chain: _without(manifest.chains[chain], "state", "final") for chain in group}
+    starts = {chain: _without(manifest.chains[chain], "state", "last", "final") for chain in group}
     choices = [(manifest.chains, ""), (manifest.previous, "Went back to the checkpoint before the last.")]
     for choice, sentence in choices:
         files = {chain: choice.get(chain, {}) for chain in group}

@@ -6,6 +6,7 @@
     chains/0007/member.safetensors      a trained network
     chains/0007/start.safetensors       the chain when sampling began, for repairs
     chains/0007/state-000012.safetensors  the newest checkpoint, and the one before
+    chains/0007/last.safetensors        its last state, from which more draws can be made
     chains/0007/final.safetensors       how the chain ended
     draws.zarr/                   draws, see `_draws.py`
     out-of-fold.safetensors       predictions of rows by chains that left them out, if there are folds
@@ -39,7 +40,7 @@ from mile.storage._run_folder import check_space, clean, damaged_files, has_run,
 from mile.storage._tensors import read_tensors, write_tensors
 
 CHECKPOINT_SECONDS = 10.0
-_STATE = "state"  # the one kind of record that is replaced; "member", "start" and "final" stay
+_STATE = "state"  # the one kind of record that is replaced; others stay
 _MOST_WAITING = 256  # chunks that may wait for the disk
 
 Arguments = ParamSpec("Arguments")
@@ -172,6 +173,11 @@ class Run:
         """Keep the budgets that a time limit led to."""
         self.manifest.plan = plan
         self._submit(self.manifest.write, self.folder)
+
+    @property
+    def begun(self) -> int | None:
+        """How many chains the run had before it was given more."""
+        return self.manifest.begun
 
     @property
     def weights(self) -> np.ndarray | None:

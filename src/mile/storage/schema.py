@@ -174,7 +174,7 @@ MANIFEST = Fields(
         "forced": Several(Text()),
         "finished": Flag(),
     },
-    {"weights": Several(Number(), fewest=2)},
+    {"weights": Several(Number(), fewest=2), "begun": Count(1)},
 )
 
 

@@ -8,7 +8,7 @@ from models import N_CHAINS, made_fit
 
 from mile import MLP, FitWarning, Gaussian
 from mile.data import Rows
-from mile.fitting.monitoring import RunningScore, warn_of_weightless
+from mile.fitting.monitoring import RunningScore, UnseenRows, warn_of_weightless
 from mile.predict import predict
 
 NETWORK, LIKELIHOOD = MLP(n_inputs=2, hidden=(3,)), Gaussian()
@@ -25,7 +25,9 @@ def density(draws, rows):
 
 def test_with_folds_a_chain_is_scored_on_the_rows_that_it_left_out():
     folds, good = np.arange(30) % 3, np.array([True, True, False, True])
-    score = RunningScore(NETWORK, LIKELIHOOD, ROWS, LIKELIHOOD.plain_response(), good, folds, np.arange(4) % 3)
+    score = RunningScore(
+        UnseenRows(NETWORK, LIKELIHOOD, ROWS, LIKELIHOOD.plain_response(), good, folds, np.arange(4) % 3)
+    )
     score(BLOCKS[0])
     text = score(BLOCKS[1])
     expected = np.concatenate(
@@ -36,7 +38,7 @@ def test_with_folds_a_chain_is_scored_on_the_rows_that_it_left_out():
 
 
 def test_without_folds_all_good_chains_are_scored_on_all_rows():
-    score = RunningScore(NETWORK, LIKELIHOOD, ROWS, LIKELIHOOD.plain_response(), np.ones(4, bool))
+    score = RunningScore(UnseenRows(NETWORK, LIKELIHOOD, ROWS, LIKELIHOOD.plain_response(), np.ones(4, bool)))
     text = score(BLOCKS[0])
     assert text.startswith("validation LPPD ")
     assert float(text.split()[-1]) == pytest.approx(density(BLOCKS[0], np.arange(30)).mean(), abs=6e-4)
