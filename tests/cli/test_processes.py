@@ -45,8 +45,8 @@ def data(tmp_path):
 
 
 def test_all_that_are_promised_are_there():
-    promised = "compare compress demo doctor evaluate export fit forecast inspect predict repair report resume watch"
-    assert promised.split() == COMMANDS
+    promised = "compare compress demo distill doctor evaluate export fit forecast inspect predict repair report resume"
+    assert [*promised.split(), "watch"] == COMMANDS
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

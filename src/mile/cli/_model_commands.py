@@ -1,4 +1,4 @@
-"""Commands that use what was fitted: predict, evaluate, compare, report, export and compress."""
+"""Commands that use what was fitted: predict, evaluate, compare, report, export, compress and distill."""
 
 from pathlib import Path
 from typing import Annotated
@@ -157,3 +157,32 @@ def compress(
     from mile.cli import _compress
 
     _compress.compress(Console(quiet=quiet, as_json=as_json), model, out, data, target, draws, loss)
+
+
+@models.command()
+@guarded
+@reads_data
+def distill(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="File to write, such as student.mile.")],
+    data: Annotated[
+        DataFile | None,
+        typer.Option(
+            parser=DataFile,
+            metavar="DATA",
+            help="Rows to train by, best those of the fit; default: those that the run keeps.",
+        ),
+    ] = None,
+    target: OptionalTarget = None,
+    networks: Annotated[int | None, typer.Option(help="Networks to train; default: 24.")] = None,
+    width: Annotated[int | None, typer.Option(help="Units of their hidden layers; default: as in the model.")] = None,
+    loss: Annotated[
+        float, typer.Option(help="Largest loss of LPPD; above it a compressed model is written instead.")
+    ] = 0.03,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a student: a few networks that predict together as all draws do, and say what that loses."""
+    from mile.cli import _compress
+
+    _compress.distill(Console(quiet=quiet, as_json=as_json), model, out, data, target, networks, width, loss)
