@@ -1,6 +1,7 @@
 """Tables as files have them: texts, gaps, yes and no go through every command without preparation."""
 
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 import mile
 from mile.cli import app
+from mile.fitting import distillation
 from mile.storage import read_table
 
 BUDGET = ["--chains", "2", "--hidden", "4", "--warmup-steps", "40", "--sampling-steps", "20", "--draws", "10"]
@@ -226,3 +228,13 @@ class TestCompress:
         words = succeed("compress", whole, small, "--draws", "8", "--data", data).stdout
         assert words.startswith("8 of ")
         assert mile.load(small).fit_.chains.draws.shape[:2] == (8, 1)
+
+    def test_a_run_becomes_a_student_that_predicts(self, folder, data, regression):
+        student, command = folder / "student.mile", ("--networks", "6", "--loss", "50")
+        with mock.patch.multiple(distillation, _STEPS=20, _PRACTICE_ROWS=300, _CHECKED_VALUES=2):
+            words = succeed("distill", regression[0], student, *command).stdout
+            answer = json.loads(succeed("distill", regression[0], student, *command, "--json", "--quiet").stdout)
+        assert words.startswith("6 networks for ")
+        assert len(succeed("predict", student, data).stdout.splitlines()) == N_ROWS + 1
+        assert (answer["networks"], answer["instead"]) == (6, None)
+        assert answer["bytes"] == student.stat().st_size

@@ -1,4 +1,4 @@
-"""Commands that use what was fitted: predict, evaluate, compare, report, export, compress and serve."""
+"""Commands that use what was fitted: predict, evaluate, compare, report, export, compress, distill and serve."""
 
 from pathlib import Path
 from typing import Annotated
@@ -161,6 +161,35 @@ def compress(
 
 @models.command()
 @guarded
+@reads_data
+def distill(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="File to write, such as student.mile.")],
+    data: Annotated[
+        DataFile | None,
+        typer.Option(
+            parser=DataFile,
+            metavar="DATA",
+            help="Rows to train by, best those of the fit; default: those that the run keeps.",
+        ),
+    ] = None,
+    target: OptionalTarget = None,
+    networks: Annotated[int | None, typer.Option(help="Networks to train; default: 24.")] = None,
+    width: Annotated[int | None, typer.Option(help="Units of their hidden layers; default: as in the model.")] = None,
+    loss: Annotated[
+        float, typer.Option(help="Largest loss of LPPD; above it a compressed model is written instead.")
+    ] = 0.03,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a student: a few networks that predict together as all draws do, and say what that loses."""
+    from mile.cli import _compress
+
+    _compress.distill(Console(quiet=quiet, as_json=as_json), model, out, data, target, networks, width, loss)
+
+
+@models.command()
+@guarded
 def serve(
     models: Annotated[
         list[str], typer.Argument(help="Run directories or model files of tables; NAME=FILE gives one a name.")
@@ -186,5 +215,5 @@ def serve(
     """Serve models over HTTP: predictions, explanations, drift, and a page to try them."""
     from mile.cli import _serve
 
-    limits = {"rows": max_rows, "n_bytes": max_bytes, "seconds": timeout}
-    _serve.serve(Console(quiet=quiet), models, host, port, token, limits, reload, state)
+    bounds: _serve.Bounds = {"rows": max_rows, "n_bytes": max_bytes, "seconds": timeout}
+    _serve.serve(Console(quiet=quiet), models, host, port, token, bounds, reload, state)

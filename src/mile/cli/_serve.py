@@ -19,7 +19,9 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-class _Bounds(TypedDict):
+class Bounds(TypedDict):
+    """Limits of a request."""
+
     rows: int
     n_bytes: int
     seconds: float
@@ -31,7 +33,7 @@ def serve(
     host: str,
     port: int,
     token: str | None,
-    bounds: _Bounds,
+    bounds: Bounds,
     reload: bool,
     state: Path | None,
 ) -> None:

@@ -2,17 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mile.data.folds import FEWEST_FOLDS, FEWEST_ROWS_OF_A_FOLD
-from mile.estimators._arguments import AbstractArguments
 from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
+from mile.estimators._smaller import AbstractModelToShrink
 from mile.estimators._task import check_weights, encode_rows
 from mile.explain import (
     ColumnTable,
@@ -28,7 +27,6 @@ from mile.explain._rows import as_outcomes
 from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
-from mile.fitting.compression import Compression, compress_fit
 from mile.fitting.result import Fit
 from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractPredictive
@@ -41,12 +39,10 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 
-class AbstractFittedModel(AbstractArguments):
+class AbstractFittedModel(AbstractModelToShrink):
     """An estimator from the moment that `fit_` is set."""
 
-    fit_: Fit
     _asked_steps: int = 0  # sampling steps that the last fit might have made
-    compression_: Compression  # of a model that `compress` made
 
     @abstractmethod
     def _features(self, X: InputLike) -> Table:
@@ -368,60 +364,6 @@ class AbstractFittedModel(AbstractArguments):
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         export_fit(self.fit_, path, None if names is None else [str(name) for name in names], **options)
-
-    def compress(
-        self,
-        X: InputLike,
-        y: ResponseLike | None = None,
-        *,
-        n_draws: int | None = None,
-        loss: float | None = None,
-        random_state: int = 0,
-    ) -> Self:
-        """Return a smaller fitted model, by few draws that predict as all of them do together.
-
-        The draws are chosen by what they predict, on given rows and between them. This model stays as it is. The
-        smaller one has `compression_`, which says what it loses, and neither diagnostics of chains nor out-of-fold
-        predictions: take both from this one. docs/serving.md has what to expect.
-
-        Parameters
-        ----------
-        X, y
-            Rows like those to predict, best those of the fit. With their y the loss in LPPD is also observed: on the
-            rows of the fit by the draws of chains that left them out, where it has folds.
-        n_draws
-            How many draws to keep; None: 128, or as few as `loss` allows.
-        loss
-            Largest expected loss of LPPD per row, such as 0.005, instead of a number of draws.
-        random_state
-            Seed of the choice.
-
-        Raises
-        ------
-        ValueError
-            If both `n_draws` and `loss` are given, or there are not so many draws.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from mile import MileRegressor
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = MileRegressor(preset="quick", n_chains=2, random_state=0).fit(X, y)
-        >>> small = model.compress(X, y, n_draws=20)
-        >>> small.compression_.n_draws, small.compression_.of_draws
-        (20, 400)
-        """
-        check_is_fitted(self)
-        smaller = copy(self)
-        smaller.fit_, smaller.compression_ = compress_fit(
-            self.fit_,
-            self._encoded(X),
-            None if y is None else np.asarray(y),
-            n_draws=n_draws,
-            loss=loss,
-            random_state=random_state,
-        )
-        return smaller
 
     def to_arviz(self) -> Any:  # xarray is optional
         """Return draws and sampler statistics as an xarray `DataTree` in ArviZ's layout (needs the `arviz` extra)."""

@@ -52,13 +52,17 @@ class Compression:
     rows: str = ""
 
     def __repr__(self) -> str:
-        lines = [f"{self.n_draws:,} of {self.of_draws:,} draws", f"expected loss of LPPD  {_shown(self.expected)}"]
+        lines = [
+            f"{self.n_draws:,} of {self.of_draws:,} draws",
+            f"expected loss of LPPD  {show_estimate(self.expected)}",
+        ]
         if self.observed is not None:
-            lines.append(f"observed loss of LPPD  {_shown(self.observed)}, {self.rows}")
+            lines.append(f"observed loss of LPPD  {show_estimate(self.observed)}, {self.rows}")
         return "\n".join(lines)
 
 
-def _shown(estimate: Estimate) -> str:
+def show_estimate(estimate: Estimate) -> str:
+    """Write a loss with its standard error."""
     return f"{estimate.value:.4f} ± {estimate.standard_error:.4f}"
 
 
@@ -95,7 +99,7 @@ def compress_fit(
         raise ValueError("give n_draws or loss, not both: a loss decides the number of draws.")
     if not len(x):
         raise ValueError("compress needs rows like those to predict, best those of the fit; X has none.")
-    source = _Source.of(fit)
+    source = Source.of(fit)
     if loss is None:
         sizes = [check_count("n_draws", _N_DRAWS if n_draws is None else n_draws)]
     else:
@@ -120,7 +124,7 @@ def compress_fit(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Source:
+class Source:
     """The draws that predict, with their weights, and where each is from: its chain, and its place there."""
 
     draws: np.ndarray
@@ -129,7 +133,8 @@ class _Source:
     place: Int[np.ndarray, " draw"]  # -1: the member that the chain starts from
 
     @classmethod
-    def of(cls, fit: Fit) -> "_Source":
+    def of(cls, fit: Fit) -> "Source":
+        """Return the draws that count in a fit."""
         length = fit.chains.logdensity.shape[1]
         of_chains, of_members = np.flatnonzero(fit.chain_weights > 0.0), np.flatnonzero(fit.member_weights > 0.0)
         if fit.weights is None:
@@ -191,7 +196,7 @@ class _Choice:
     measuring: Ratios
 
     @classmethod
-    def of(cls, fit: Fit, source: _Source, x: Encoded, most: int, rng: np.random.Generator) -> "_Choice":
+    def of(cls, fit: Fit, source: Source, x: Encoded, most: int, rng: np.random.Generator) -> "_Choice":
         wanted = min(max(_CANDIDATES, _OF_EACH * most), _OF_WEIGHTED * len(source.draws))
         candidates = evenly(source.weights, len(source.draws), wanted)
         apart = np.zeros(len(x), bool)
@@ -225,7 +230,7 @@ def _ratios(fit: Fit, draws: np.ndarray, x: Encoded, rng: np.random.Generator) -
 
 
 def _observed(
-    fit: Fit, source: _Source, smaller: Fit, order: np.ndarray, x: Encoded, y: np.ndarray, found: Compression
+    fit: Fit, source: Source, smaller: Fit, order: np.ndarray, x: Encoded, y: np.ndarray, found: Compression
 ) -> Compression:
     """Add the loss in LPPD on given rows, by chains that left them out where these are the rows of the fit."""
     if y.shape[:1] != (len(x),):
