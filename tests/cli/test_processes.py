@@ -45,7 +45,9 @@ def data(tmp_path):
 
 
 def test_all_that_are_promised_are_there():
-    promised = "compare compress demo doctor evaluate export fit forecast inspect predict repair report resume serve watch"
+    promised = (
+        "compare compress demo doctor evaluate export fit forecast inspect predict repair report resume serve watch"
+    )
     assert promised.split() == COMMANDS
 
 
