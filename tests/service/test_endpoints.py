@@ -59,6 +59,9 @@ def test_every_kind_of_model_predicts_explains_and_describes_itself(client, file
     found = reply.json["predictions"][0]
     curve = found.pop("density", None)
     assert (curve is not None) == (name != "classes")
+    if name == "counts":
+        assert curve["y"] == list(map(float, range(len(curve["y"]))))
+        assert sum(curve["density"]) == pytest.approx(1.0, abs=0.02)
     X = {key: [value] for key, value in row.items()} if name in ("mixed", "classes") else [list(row.values())]
     for key, column in model.predictive(X).columns().items():
         value = column.tolist()[0]

@@ -215,5 +215,4 @@ def serve(
     """Serve models over HTTP: predictions, explanations, drift, and a page to try them."""
     from mile.cli import _serve
 
-    bounds: _serve.Bounds = {"rows": max_rows, "n_bytes": max_bytes, "seconds": timeout}
-    _serve.serve(Console(quiet=quiet), models, host, port, token, bounds, reload, state)
+    _serve.serve(Console(quiet=quiet), models, host, port, token, (max_rows, max_bytes, timeout), reload, state)

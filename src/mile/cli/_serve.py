@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypedDict
 
 from mile.cli._console import Console
 from mile.service.limits import Limits
@@ -19,25 +18,17 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-class Bounds(TypedDict):
-    """Limits of a request."""
-
-    rows: int
-    n_bytes: int
-    seconds: float
-
-
 def serve(
     console: Console,
     models: Sequence[str],
     host: str,
     port: int,
     token: str | None,
-    bounds: Bounds,
+    bounds: tuple[int, int, float],
     reload: bool,
     state: Path | None,
 ) -> None:
-    """Load models, listen, and answer until a signal comes."""
+    """Load models, listen, and answer until a signal comes; `bounds` are rows, bytes and seconds of a request."""
     try:
         import uvicorn
 
@@ -48,7 +39,7 @@ def serve(
         raise ValueError(f"--port must lie between 0 and 65535; got {port}.")
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
         raise ValueError("--token must be printable ASCII characters without spaces around them.")
-    limits, named = Limits(**bounds), _named(models)
+    limits, named = Limits(rows=bounds[0], n_bytes=bounds[1], seconds=bounds[2]), _named(models)
     with _listening(host, port) as listener, ThreadPoolExecutor(_THREADS) as pool:
         found = [ServedModel(name, path, _state_file(name, path, state), limits, pool) for name, path in named.items()]
         app = build_app(Models(found), Settings(limits, token, reload))

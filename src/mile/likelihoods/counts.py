@@ -179,6 +179,10 @@ class CountPredictive(AtomPredictive):
         columns = [np.exp(self.log_prob(np.full(len(self), float(count)))) for count in counts]
         return np.stack(columns, axis=1)
 
+    def points(self, y: np.ndarray) -> np.ndarray:
+        """Return counts."""
+        return np.unique(np.maximum(np.round(y), 0.0))
+
     def possible(self, ends: np.ndarray) -> np.ndarray:
         """Return ends of intervals, moved inward to counts: that loses none."""
         lower, upper = ends.T

@@ -328,6 +328,10 @@ class Predictive(AbstractPredictive):
         """Return quantiles to draw each row by."""
         return self.quantile(STRIP_LEVELS)
 
+    def points(self, y: PerRow) -> np.ndarray:
+        """Return where to draw the density between the first and the last y, in order: there, or where y can be."""
+        return y
+
     def possible(self, ends: np.ndarray) -> np.ndarray:
         """Return ends of intervals (row, 2) that were found otherwise, moved to values that y can have."""
         return ends

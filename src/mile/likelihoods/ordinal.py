@@ -208,6 +208,10 @@ class GradePredictive(AtomPredictive):
         """Most probable grade of each row."""
         return self.classes[np.argmax(self.probs, axis=1)]
 
+    def points(self, y: np.ndarray) -> np.ndarray:
+        """Return the grades in between."""
+        return self.classes[(self.classes >= y[0]) & (self.classes <= y[-1])]
+
     def possible(self, ends: np.ndarray) -> np.ndarray:
         """Return ends of intervals, moved inward to grades: that loses none."""
         grades, last = self.classes, len(self.classes) - 1

@@ -13,7 +13,7 @@ from mile.service.limits import wrong
 from mile.service.rows import Cells, Options, Rows
 from mile.serving.model import Predictor, read_predictor
 
-_TAILS = (0.0005, 0.9995)  # where a density's picture begins and ends
+_TAILS = (0.0005, 0.05, 0.95, 0.9995)  # by which a density's picture begins and ends
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Columns = dict[str, np.ndarray]
 
@@ -124,7 +124,7 @@ class KernelAnswers(AbstractAnswers):
         """Return densities between far quantiles."""
         curves = []
         for row, ends in zip(x, self._predictor.quantiles(x, _TAILS), strict=True):
-            y = np.linspace(ends[0], ends[1], n_points)
+            y = _grid(ends, n_points)
             curves.append(Curve(y, self._predictor.evaluate(np.repeat(row[None], n_points, axis=0), y)[1]))
         return curves
 
@@ -145,6 +145,10 @@ class Distribution(Protocol):
 
     def quantile(self, q: object) -> np.ndarray:
         """Return quantiles (row, level)."""
+        ...
+
+    def points(self, y: np.ndarray) -> np.ndarray:
+        """Return where to draw the density."""
         ...
 
     def log_prob(self, y: np.ndarray) -> np.ndarray:
@@ -210,19 +214,11 @@ class WholeAnswers(AbstractAnswers):
             raise wrong("classes have no density; every prediction has their probabilities.")
         curves = []
         for row in x:
-            ends = cast(Distribution, self._fit.predictive(row[None])).quantile(_TAILS)[0]
-            low, high = ends if ends[1] > ends[0] else (ends[0] - 0.5, ends[0] + 0.5)
-            y = np.linspace(low, high, n_points)
-            if self._is_whole:
-                y = np.unique(np.round(y))
+            one = cast(Distribution, self._fit.predictive(row[None]))
+            y = one.points(_grid(one.quantile(_TAILS)[0], n_points))
             many = cast(Distribution, self._fit.predictive(np.repeat(row[None], len(y), axis=0)))
             curves.append(Curve(y, np.exp(many.log_prob(y))))
         return curves
-
-    @property
-    def _is_whole(self) -> bool:
-        """Whether y are whole numbers."""
-        return hasattr(self._fit.predictive(np.zeros((1, len(self.origins)), np.float32)), "probabilities")
 
     def outcomes(self, x: np.ndarray, y: Sequence[object]) -> Columns:
         """Judge what was observed."""
@@ -252,6 +248,13 @@ def load_answers(path: Path) -> AbstractAnswers:
     """
     light = read_predictor(path) if path.is_file() else None
     return WholeAnswers(path) if light is None else KernelAnswers(light)
+
+
+def _grid(quantiles: np.ndarray, n_points: int) -> np.ndarray:
+    """Return numbers over which most of a distribution lies; heavy tails are cut, or they would be all there is."""
+    first, lower, upper, last = quantiles.tolist()
+    low, high = max(first, 2.0 * lower - upper), min(last, 2.0 * upper - lower)
+    return np.linspace(low, high, n_points) if high > low else np.linspace(low - 0.5, low + 0.5, n_points)
 
 
 def _matrix(cells: dict[str, Cells]) -> np.ndarray:

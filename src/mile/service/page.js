@@ -179,14 +179,14 @@ function classPicture(prediction) {
 
 function effectTable(explained) {
   const names = Object.keys(explained.values), first = names[0], second = names[1];
-  const most = Math.max(...explained.effects.map((one) => Math.abs(one.change[first] ?? 0)), 1e-300);
+  const least = 1e-4 * Math.abs(explained.values[first] ?? 0);  // less is rounding
+  const most = Math.max(...explained.effects.map((one) => Math.abs(one.change[first] ?? 0)), 10 * least, 1e-300);
   const head = element("tr", {}, ...["column", "value", first, "", second === "standard deviation" ? "std. dev." : second].map((text) => element("th", { scope: "col" }, text)));
   const lines = explained.effects.slice(0, 12).map((one) => {
     const change = one.change[first] ?? 0, share = 50 * (change / most);
     const svg = drawn("svg", { viewBox: "0 0 100 12", "aria-hidden": "true" });
     svg.append(drawn("rect", { class: "track", x: 0, y: 5, width: 100, height: 2 }));
     svg.append(drawn("rect", { class: change < 0 ? "down" : "up", x: 50 + Math.min(0, share), y: 1, width: Math.abs(share), height: 10 }));
-    const least = 1e-4 * Math.abs(explained.values[first] ?? 0);  // less is rounding
     const signed = (value) => Math.abs(value) < least ? "0" : (value > 0 ? "+" : "") + shown(value, 3);
     return element("tr", {}, element("th", { scope: "row" }, one.column), element("td", {}, shown(one.value)),
       element("td", {}, signed(change)), element("td", { class: "picture" }, svg), element("td", {}, signed(one.change[second] ?? 0)));
