@@ -1,12 +1,12 @@
 """What `likelihood="auto"` chooses, and what that gains on rows that nobody has seen: inner splits of training rows.
 
-    MILE_DATA=... MILE_SUITE=... python likelihood_study.py [--tables T ...] [--split S] [--sampled]
+    MILE_DATA=... MILE_SUITE=... python likelihood_study.py [--tables T ...] [--split S] [--whole] [--sampled]
 
 appends rows to likelihood_study.csv; what stands there is not run again. Of each table three quarters of the training
 rows are fitted, at most 6,000, and the others scored, at most 3,000. First by deep ensembles of twelve members: the
-choice, and every family in it. With --sampled then the choice and the usual family by MILE with a quarter of the steps,
-for tables where they differ. Scores are those that the choice compares: log densities, or probabilities of cells where
-y has few values or zeros.
+usual family and the choice, with --whole every family that it compared. With --sampled then both by MILE with a quarter
+of the steps, for tables where they differ. Scores are those that the choice compares: log densities, or probabilities
+of cells where y has few values or zeros.
 """
 
 import argparse
@@ -44,11 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", nargs="+", default=TABLES)
     parser.add_argument("--split", type=int, default=0)
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--sampled", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.tables:
-        for row in _rows_of(name, given.split, is_sampled=given.sampled):
+        for row in _rows_of(name, given.split, is_whole=given.whole, is_sampled=given.sampled):
             append(ROWS, row)
 
 
@@ -60,7 +61,7 @@ def _known(name: str, split: int, stage: str) -> dict[str, dict[str, str]]:
     return {row["likelihood"]: row for row in rows if row["stage"] == stage}
 
 
-def _rows_of(name: str, split: int, *, is_sampled: bool) -> Iterator[dict[str, object]]:
+def _rows_of(name: str, split: int, *, is_whole: bool, is_sampled: bool) -> Iterator[dict[str, object]]:
     stage = "mile" if is_sampled else "ensemble"
     if _known(name, split, stage):
         return
@@ -75,7 +76,8 @@ def _rows_of(name: str, split: int, *, is_sampled: bool) -> Iterator[dict[str, o
         began = time.perf_counter()
         choice = mile.MileRegressor(likelihood=_AUTO, **options).fit(x.iloc[learned], y[learned]).likelihood_choice_
         seconds, chosen = time.perf_counter() - began, choice.chosen
-        families = [one.likelihood for one in choice.compared] or [_USUAL]
+        compared = [one.likelihood for one in choice.compared]
+        families = compared if is_whole and compared else list(dict.fromkeys((_USUAL, chosen)))
     cells, usual, found = recognize(y[learned]).cells, None, []
     for family in families:
         start = time.perf_counter()
