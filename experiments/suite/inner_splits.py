@@ -77,11 +77,16 @@ def read(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
     return x[kept], y[kept].astype(str).to_numpy(), task
 
 
+def inner_rows(y: np.ndarray, task: str, split: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to fit and the rows to score of one split of a table's training rows."""
+    train, _ = _cut(np.arange(len(y)), _TEST, 0, y if task == "classification" else None)
+    return _cut(train, _SCORED, 1 + split, y[train] if task == "classification" else None)
+
+
 def inner_split(name: str, split: int) -> InnerSplit:
     """Return one split of a table's training rows."""
     x, y, task = read(name)
-    train, _ = _cut(np.arange(len(y)), _TEST, 0, y if task == "classification" else None)
-    learned, scored = _cut(train, _SCORED, 1 + split, y[train] if task == "classification" else None)
+    learned, scored = inner_rows(y, task, split)
     numeric = x.select_dtypes("number").shape[1] == x.shape[1] and np.isfinite(x.to_numpy(float)).all()
     rows = x.to_numpy(float) if numeric else x
 

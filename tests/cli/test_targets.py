@@ -79,3 +79,13 @@ def test_dates_are_refused_with_advice(inspected):
 def test_a_word_for_missing_cells_may_be_given(inspected):
     answer = inspected(with_cell("oops"), "--missing", "oops")
     assert (answer["task"], answer["rows_without_target"]) == ("regression", 1)
+
+
+def test_auto_takes_whole_numbers_for_numbers_and_says_in_a_line_what_it_chose(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["size,y", *(f"{row / 7},{row % 4}" for row in range(30))]) + "\n")
+    words = ["fit", str(path), "--target", "y", "--likelihood", "auto", "--sampler", "deep_ensemble"]
+    fitted = CliRunner().invoke(app, [*words, "--chains", "3", "--preset", "quick", "--json"])
+    line = 'likelihood="auto" chose gaussian: y is 30 rows, too few to compare families.'
+    assert json.loads(fitted.stdout)["likelihood"] == [line]
+    assert "crps" in fitted.stdout, "a score of numbers"

@@ -20,6 +20,7 @@ from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._reading import DataFile
 from mile.cli._texts import read_text_problem
 from mile.cli._use import (
+    choice_lines,
     out_of_fold_answer,
     out_of_fold_table,
     score_table,
@@ -30,6 +31,7 @@ from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextC
 from mile.estimators.loading import Model, read_validation
 from mile.estimators.loading import resume as resume_run
 from mile.execution import DaskBackend, tls_security
+from mile.fitting.likelihood_choice import AUTO
 from mile.storage import has_run, read_manifest
 
 _IMAGE_NETWORK = "lenet5"  # where the user names none
@@ -147,7 +149,7 @@ def _read(
 ) -> tuple[LearningInput, Settings]:
     """Read what there is to learn, and choose a network that takes it."""
     if task == "auto" and settings.likelihood is not None:
-        task = _registry.likelihood[settings.likelihood].task
+        task = "regression" if settings.likelihood == AUTO else _registry.likelihood[settings.likelihood].task
     if event is not None and (settings.text is not None or is_image_file(data)):
         raise ValueError("--event is for tables, not for texts or images.")
     if settings.kinds and (settings.text is not None or is_image_file(data)):
@@ -257,6 +259,8 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
     )
     if saved:
         console.say(f"More draws gained nothing on unseen rows: {saved:,} sampling steps of each chain were saved.")
+    for line in choice_lines(model):
+        console.say(line)
     for chain, code in zip(result.chain_ids, result.status, strict=True):
         if code != 0:
             console.say(f"  chain {chain}: {code.sentence}")
@@ -284,6 +288,7 @@ def _finish(console: Console, run: Path, model: Model, seconds: float, save: Pat
             "draws": n_draws,
             "weights": dimension,
             "steps_saved": saved,
+            "likelihood": choice_lines(model) or None,
             "gradient_evaluations": int(result.chains.gradient_evaluations.sum()),
             "validation": scores,
             "out_of_fold": None if unseen is None else out_of_fold_answer(result),

@@ -67,7 +67,10 @@ Network = Annotated[
 ]
 Likelihood = Annotated[
     str | None,
-    typer.Option(help=f"Distribution of the target: {', '.join(_registry.likelihood.names)}; default: by the task."),
+    typer.Option(
+        help=f"Distribution of the target: {', '.join(_registry.likelihood.names)}, or auto: of a number what its rows "
+        "decide; default: by the task."
+    ),
 ]
 Text = Annotated[str | None, typer.Option("--text", help="The column of texts to classify; it is the only feature.")]
 Hidden = Annotated[str | None, typer.Option(help="Widths of the hidden layers, such as 16,16.")]

@@ -245,12 +245,18 @@ def write_report(
         feature_names=encoder.names(feature_names(model), n_inputs),
         target=target_name(model),
         seconds=seconds,
-        notes=notes,
+        notes=[*choice_lines(model), *notes],
         numbers=numbers,
         columns=encoder.describe(),
         explanation=explanation,
     )
     write_page(page, text)
+
+
+def choice_lines(model: Model) -> list[str]:
+    """Return what likelihood="auto" chose and why; nothing if it was not asked."""
+    choice = None if isinstance(model, Fit) else model.likelihood_choice_
+    return [] if choice is None else choice.lines
 
 
 def _explained(model: Model, data: DataFile, target: str | None, x: np.ndarray, y: np.ndarray) -> Explanation | None:

@@ -22,6 +22,7 @@ from mile.execution import Backend, choose_backend
 from mile.features.base import AbstractFeatureEncoder
 from mile.features.numbers import Standardizer
 from mile.fitting.flatness import check_stop_when
+from mile.fitting.likelihood_choice import LikelihoodChoice
 from mile.fitting.weighing import STACKING
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.base import Task
@@ -53,6 +54,7 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
     _kind: ClassVar[str]  # the name in files
     _task: ClassVar[Task]
     n_features_in_: int
+    likelihood_choice_: LikelihoodChoice | None = None  # what likelihood="auto" chose
     feature_names_in_: np.ndarray  # only where X has names
 
     def __init__(
@@ -238,7 +240,10 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         described = {name: describe(value) for name, value in self._kept_parameters().items()}
         names = getattr(self, "feature_names_in_", None)
         event = getattr(self, "event_name_", None)
-        return ({} if event is None else {"event": str(event)}) | {
+        choice = self.likelihood_choice_
+        extra: dict[str, Json] = {} if event is None else {"event": str(event)}
+        extra |= {} if choice is None else {"choice": choice.described()}
+        return extra | {
             "estimator": self._kind,
             "parameters": described | {"random_state": seed},
             "feature_names": None if names is None else [str(name) for name in names],

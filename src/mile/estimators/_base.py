@@ -18,6 +18,7 @@ from mile.estimators._continuing import Previous
 from mile.estimators._foldings import Labels, check_folding, choose_folds
 from mile.estimators._growing import AbstractGrowingModel
 from mile.estimators._inputs import check_features, check_training_data, check_training_images, refuse_infinite
+from mile.estimators._likelihoods import settle_likelihood
 from mile.estimators._networks import default_network
 from mile.estimators._responses import split_missing, unmasked
 from mile.estimators._tables import check_table, check_training_table, plain_rows, table_of
@@ -27,6 +28,7 @@ from mile.estimators._task import (
     check_weights,
     choose_encoder,
     choose_likelihood,
+    is_left_open,
     take_rows,
 )
 from mile.execution import Backend
@@ -47,6 +49,7 @@ from mile.networks.base import Network
 from mile.samplers import budgets_of
 from mile.sampling.chains import seed_for
 
+_FOLDS_OF_A_CHOICE = 6  # of a likelihood, where none rotate in the fit
 _LEAST_SECONDS = 1.0  # of a time limit, left for the fit when preparing the rows has taken the rest
 
 
@@ -235,6 +238,7 @@ class AbstractMileEstimator(AbstractGrowingModel):
         seed = previous.job.seed if previous and is_again else seed_for(self.run_dir, self.random_state)
         began = time.perf_counter()
         with show_progress(self.verbose > 0) as progress:
+            task = self._with_likelihood(task, configuration["training"], seed)
             dataset = self._dataset(task, seed)
             network = self._network(task, dataset, configuration["training"], seed, progress)
             spent = time.perf_counter() - began
@@ -255,10 +259,28 @@ class AbstractMileEstimator(AbstractGrowingModel):
         self._previous = Previous(replace(job, sampler=asked.sampler), self.fit_, memory) if self.warm_start else None
         self._asked_steps = budgets_of(job.sampler).get("sampling_steps", 0)
 
-    def _dataset(self, task: LearningTask, seed: int) -> Dataset:
+    def _with_likelihood(self, task: LearningTask, training: Training, seed: int) -> LearningTask:
+        """Return the task with the likelihood that the rows decide, if that is left to them."""
+        self.likelihood_choice_ = None
+        if not is_left_open(self.likelihood):
+            return task
+        chosen = settle_likelihood(
+            task,
+            lambda: self._dataset(task, seed, fewest_folds=_FOLDS_OF_A_CHOICE),
+            lambda task, dataset: self._network(task, dataset, training, seed, None),
+            training,
+            seed=seed,
+            run_dir=self.run_dir,
+            time_limit=self.time_limit,
+            n_threads=self.n_threads,
+        )
+        self.likelihood_choice_ = chosen.choice
+        return task._replace(likelihood=chosen.likelihood)
+
+    def _dataset(self, task: LearningTask, seed: int, fewest_folds: int = 0) -> Dataset:
         x = np.reshape(as_array(task.x), (len(task.x), -1)) if len(task.shape) > 1 else task.x
         n_rows, folding = len(task.x), task.folding
-        wanted = self._folds(n_rows)
+        wanted = max(self._folds(n_rows), fewest_folds)
         if self.warm_start and self._previous is not None and self.n_folds is None:
             wanted = self._previous.kept_folds(wanted)
         n_folds = choose_folds(wanted, n_rows, folding, is_asked=self.n_folds is not None)

@@ -181,6 +181,7 @@ class AbstractFittedModel(AbstractModelToShrink):
             feature_names=encoder.names(None if names is None else [str(name) for name in names], n_inputs),
             target=getattr(self, "target_name_", None),
             seconds=getattr(self, "fit_seconds_", None),
+            notes=[] if self.likelihood_choice_ is None else self.likelihood_choice_.lines,
             columns=self.columns_,
             explanation=explanation,
         )

@@ -11,6 +11,7 @@ from mile.configuration import build, fixed_arrays, is_own
 from mile.estimators._classifier import MileClassifier
 from mile.estimators._regressor import MileRegressor
 from mile.estimators._text import MileTextClassifier, tokenizer_of
+from mile.fitting.likelihood_choice import LikelihoodChoice
 from mile.fitting.result import Fit
 from mile.networks import FixedArray
 from mile.networks.adapters import Adapted
@@ -69,6 +70,7 @@ def restore_estimator(
         estimator.feature_names_in_ = np.array(names, object)
     estimator.target_name_ = origin.target
     estimator.event_name_ = origin.event
+    estimator.likelihood_choice_ = None if origin.choice is None else LikelihoodChoice.read(origin.choice)
     estimator.n_features_in_ = n_features
     estimator.fit_ = fitted
     return estimator

@@ -14,6 +14,7 @@ from mile.features.accepted import WeightsLike
 from mile.features.base import AbstractFeatureEncoder, Encoded, Table
 from mile.features.frame import Frame
 from mile.features.kinds import KINDS
+from mile.fitting.likelihood_choice import AUTO
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.censored import with_limits
 from mile.likelihoods.limits import has_limits
@@ -53,14 +54,15 @@ def choose_likelihood(
 ) -> Chosen[AbstractLikelihood]:
     """Return the likelihood that an estimator was given by name or as an object.
 
-    None takes the default, and so does the name of its family: "gaussian" has the preset's link. Where y has limits, it
-    is the likelihood of these with that family.
+    None takes the default, and so does the name of its family: "gaussian" has the preset's link. So does "auto" for
+    numbers, until the rows are known. Where y has limits, it is the likelihood of these with that family.
 
     Raises
     ------
     ValueError
         If there is none of that name, or it is for another kind of response.
     """
+    given = None if is_left_open(given) and task == "regression" else given
     is_usual = given is None or (not isinstance(usual, str) and given == _registry.likelihood.name_of(type(usual)))
     chosen = choose_part(_registry.likelihood, usual if is_usual else given, AbstractLikelihood)
     if chosen.family.task != task:
@@ -70,6 +72,11 @@ def choose_likelihood(
         return chosen
     found = with_limits(chosen.family, chosen.given, y, is_named=given is not None)
     return Chosen(type(found), found)
+
+
+def is_left_open(likelihood: object) -> bool:
+    """Say whether the rows shall decide what the likelihood is."""
+    return isinstance(likelihood, str) and likelihood == AUTO
 
 
 def choose_encoder(given: object, usual: AbstractFeatureEncoder) -> AbstractFeatureEncoder:
