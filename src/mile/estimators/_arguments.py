@@ -228,8 +228,8 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         """Describe this estimator, so that it can be built again from a file."""
         described = {name: describe(value) for name, value in self._kept_parameters().items()}
         names = getattr(self, "feature_names_in_", None)
-        event = getattr(self, "event_name_", None)
-        return ({} if event is None else {"event": str(event)}) | {
+        columns = {"event": getattr(self, "event_name_", None), "exposure": getattr(self, "exposure_name_", None)}
+        return {key: str(name) for key, name in columns.items() if name is not None} | {
             "estimator": self._kind,
             "parameters": described | {"random_state": seed},
             "feature_names": None if names is None else [str(name) for name in names],

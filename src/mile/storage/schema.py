@@ -365,6 +365,7 @@ class Origin(NamedTuple):
     target: str | None
     n_features: int | None = None  # of X as users pass it; files of version 0.1 do not say
     event: str | None = None  # name of the column that says which times are censored
+    exposure: str | None = None  # name of the column that counts are proportional to
 
 
 ORIGIN = Fields(
@@ -375,7 +376,7 @@ ORIGIN = Fields(
         "feature_names": Nullable(Several(Text())),
         "target": Nullable(Text()),
     },
-    {"n_features": Count(1, 2**31 - 1), "event": Text()},
+    {"n_features": Count(1, 2**31 - 1), "event": Text(), "exposure": Text()},
 )
 
 # The settings of an encoder: its name and plain values
