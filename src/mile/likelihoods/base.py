@@ -303,10 +303,8 @@ class AbstractLikelihood(ABC):
         ValueError
             If it is not of counts.
         """
-        raise ValueError(
-            f"exposure is for counts, and this is a {type(self).__name__}: give a likelihood such as "
-            '"negative_binomial" or "poisson".'
-        )
+        name = type(self).__name__
+        raise ValueError(f'exposure is for counts, and this is a {name}: give likelihood="negative_binomial" or such.')
 
     @property
     def output_names(self) -> tuple[str, ...]:
