@@ -33,6 +33,7 @@ _PUBLIC = {
     "repair": "storage",
     "resume": "estimators.loading",
     "sample": "sampling",
+    "with_exposure": "features.exposure",
 }
 
 # Modules of functions that are meant to be used as `mile.metrics.lppd`, and where they are.
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from mile.export.netcdf import NetCdf
     from mile.export.onnx_file import Onnx
     from mile.export.stablehlo import StableHlo
+    from mile.features.exposure import WithExposure, with_exposure
     from mile.features.numbers import Standardizer
     from mile.features.piecewise import Piecewise
     from mile.features.pixels import PixelScale
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from mile.likelihoods.skew import TwoPieceNormal
     from mile.likelihoods.student_t import StudentTNoise
     from mile.networks import MLP, Attention, ConvNet
+    from mile.networks.offset import Offset
     from mile.predict.on_dask import map_rows
     from mile.priors import FanIn, Hierarchical, Laplace, Normal, PerLayer, StudentT
     from mile.samplers import Adjusted, Auto, DeepEnsemble, Mile, NaiveMclmc, Nuts, Pgps, SplitHmc, Stochastic

@@ -92,6 +92,17 @@ def read_problem(
 
 def features_for(model: Model, table: Table, target: str | None) -> np.ndarray | Frame:
     """Return the columns that a model was fitted on, in its order."""
+    name = getattr(model, "exposure_name_", None)
+    exposure = None if name is None else read_exposure(table, name)
+    return fitted(model).encoder.joined(_features_for(model, table, target), exposure)
+
+
+def read_exposure(table: Table, name: str) -> np.ndarray:
+    """Return the column that counts are proportional to."""
+    return table.matrix([name])[:, 0]
+
+
+def _features_for(model: Model, table: Table, target: str | None) -> np.ndarray | Frame:
     names, encoder = feature_names(model), fitted(model).encoder
     if names is not None and encoder.takes_tables:
         used = {column.name for column in encoder.describe() if not column.reason}

@@ -15,7 +15,7 @@ from mile import _registry
 from mile._progress import duration
 from mile._schema import Count
 from mile.cli._console import Console, table
-from mile.cli._data import LearningInput, fitted, read_kinds, read_problem
+from mile.cli._data import LearningInput, fitted, read_exposure, read_kinds, read_problem
 from mile.cli._images import is_image_file, read_image_problem
 from mile.cli._reading import DataFile
 from mile.cli._texts import read_text_problem
@@ -31,6 +31,7 @@ from mile.estimators import ESTIMATORS, MileClassifier, MileRegressor, MileTextC
 from mile.estimators.loading import Model, read_validation
 from mile.estimators.loading import resume as resume_run
 from mile.execution import DaskBackend, tls_security
+from mile.features.exposure import with_exposure
 from mile.fitting.likelihood_choice import AUTO
 from mile.storage import has_run, read_manifest
 
@@ -116,10 +117,13 @@ def fit(
     groups: str | None = None,
     order: str | None = None,
     event: str | None = None,
+    exposure: str | None = None,
 ) -> None:
     """Fit a table or images and keep the run."""
     folding = _folding(data, settings, groups, order)
     drop = drop if groups is None or groups in drop else [*drop, groups]  # new groups have labels of their own
+    at_risk = None if exposure is None else read_exposure(data.table, exposure)
+    drop = drop if exposure is None or exposure in drop else [*drop, exposure]
     problem, settings = _read(data, target, drop, task, settings, event)
     data.forget()
     run = out or data.run
@@ -135,7 +139,10 @@ def fit(
     if has_run(run):
         console.say(f"{run} holds a run already; if it is the same, it is resumed.")
     began = time.perf_counter()
-    if len(problem.shape) > 2:
+    if at_risk is not None:
+        rows, columns = with_exposure(problem.x, at_risk), problem.features
+        estimator.fit_columns(rows, problem.y, columns, problem.target, exposure=exposure, **folding)
+    elif len(problem.shape) > 2:
         estimator.fit(problem.x, problem.y)
     elif problem.event is not None:
         estimator.fit_columns(problem.x, problem.y, problem.features, problem.target, event=problem.event, **folding)

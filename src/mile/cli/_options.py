@@ -28,6 +28,10 @@ Target = Annotated[
 OptionalTarget = Annotated[
     str | None, typer.Option("--target", "-t", help="The column to predict; default: the one that was fitted.")
 ]
+Exposure = Annotated[
+    str | None,
+    typer.Option(help="Column that counts are proportional to, such as days at risk; predictions need it too."),
+]
 Event = Annotated[
     str | None,
     typer.Option(

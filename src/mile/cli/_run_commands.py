@@ -19,6 +19,7 @@ from mile.cli._options import (
     Drop,
     EarlierRows,
     Event,
+    Exposure,
     Folds,
     Force,
     Groups,
@@ -58,6 +59,7 @@ def fit(
     data: Data,
     target: Target = None,
     event: Event = None,
+    exposure: Exposure = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; default: the data's name with .run.")] = None,
     task: Task = "auto",
     drop: Drop = None,
@@ -113,7 +115,21 @@ def fit(
         _fit.cluster(dask, dask_verify, dask_tls_ca, dask_tls_cert, dask_tls_key),
     )
     _fit.fit(
-        console, data, target, drop or [], task, settings, out, time_limit, seed, save, place, groups, order, event
+        console,
+        data,
+        target,
+        drop or [],
+        task,
+        settings,
+        out,
+        time_limit,
+        seed,
+        save,
+        place,
+        groups,
+        order,
+        event,
+        exposure,
     )
 
 

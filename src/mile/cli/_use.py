@@ -265,7 +265,9 @@ def _explained(model: Model, data: DataFile, target: str | None, x: np.ndarray, 
     if name is None or fit.network.describe_rows() is not None or fit.encoder.origins(x.shape[1]) is None:
         return None
     features = features_for(model, drop_unknown(data.table, name), name)
-    return explain_briefly(fit, column_table(fit.encoder, x, features, feature_names(model)), y)
+    return explain_briefly(
+        fit, column_table(fit.encoder, x, features, fit.encoder.column_names(feature_names(model))), y
+    )
 
 
 def _seconds(model: Path, notes: list[str]) -> float | None:

@@ -239,9 +239,9 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
         """Describe this estimator, so that it can be built again from a file."""
         described = {name: describe(value) for name, value in self._kept_parameters().items()}
         names = getattr(self, "feature_names_in_", None)
-        event = getattr(self, "event_name_", None)
+        columns = {"event": getattr(self, "event_name_", None), "exposure": getattr(self, "exposure_name_", None)}
+        extra: dict[str, Json] = {key: str(name) for key, name in columns.items() if name is not None}
         choice = self.likelihood_choice_
-        extra: dict[str, Json] = {} if event is None else {"event": str(event)}
         extra |= {} if choice is None else {"choice": choice.described()}
         return extra | {
             "estimator": self._kind,

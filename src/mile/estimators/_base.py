@@ -34,6 +34,7 @@ from mile.estimators._task import (
 from mile.execution import Backend
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import Table, as_array
+from mile.features.exposure import WithExposure, joined, with_exposure, without_exposure
 from mile.features.frame import Frame
 from mile.features.numbers import Standardizer
 from mile.features.pixels import PixelScale, check_images, is_images
@@ -46,6 +47,7 @@ from mile.likelihoods.limits import censored as as_censored
 from mile.likelihoods.limits import has_limits, limits_of
 from mile.likelihoods.outputs import names_of
 from mile.networks.base import Network
+from mile.networks.offset import Offset
 from mile.samplers import budgets_of
 from mile.sampling.chains import seed_for
 
@@ -65,6 +67,7 @@ class AbstractMileEstimator(AbstractGrowingModel):
         groups: Labels | None = None,
         order: Labels | None = None,
         censored: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> Self:
         """Fit the ensemble.
 
@@ -91,6 +94,9 @@ class AbstractMileEstimator(AbstractGrowingModel):
         censored
             Which entries of y are limits: "none", "right" (the value is larger) or "left" for each row, or the upper
             ends of intervals whose lower ends are y. The same as passing `mile.censored(y, censored)` for y.
+        exposure
+            For counts, a positive number for each row that the mean is proportional to, such as days at risk. Then
+            predictions need one too. The same as passing `mile.with_exposure(X, exposure)` for X.
 
         Returns
         -------
@@ -104,8 +110,9 @@ class AbstractMileEstimator(AbstractGrowingModel):
         FitFailedError
             If every chain failed.
         """
-        name, self.event_name_ = getattr(y, "name", None), None
+        name, self.event_name_, self.exposure_name_ = getattr(y, "name", None), None, None
         y = y if censored is None else as_censored(y, censored)
+        X = X if exposure is None else with_exposure(X, exposure)
         return self._fit_named(X, y, None, name, sample_weight, groups, order)
 
     def fit_columns(
@@ -117,6 +124,7 @@ class AbstractMileEstimator(AbstractGrowingModel):
         sample_weight: WeightsLike | None = None,
         *,
         event: str | None = None,
+        exposure: str | None = None,
         groups: Labels | None = None,
         order: Labels | None = None,
     ) -> Self:
@@ -132,11 +140,14 @@ class AbstractMileEstimator(AbstractGrowingModel):
             Name of y.
         event
             Name of the column that says which times are censored.
+        exposure
+            Name of the column that X was given with by `mile.with_exposure`.
         """
-        n_columns = len(X) if isinstance(X, Mapping) else np.shape(np.asarray(X))[1]
+        rows = without_exposure(X)[0]
+        n_columns = len(rows) if isinstance(rows, Mapping) else np.shape(np.asarray(rows))[1]
         if len(columns) != n_columns:
             raise ValueError(f"columns must be one name for each of the {n_columns} columns; got {len(columns)}.")
-        self.event_name_ = event
+        self.event_name_, self.exposure_name_ = event, exposure
         return self._fit_named(X, y, columns, target, sample_weight, groups, order)
 
     def forecast(self, X: InputLike, y: ResponseLike) -> Forecast:
@@ -181,8 +192,11 @@ class AbstractMileEstimator(AbstractGrowingModel):
     ) -> LearningTask:
         """Check the data and return what is to be learned, without rows of weight zero."""
         y = limits_of(y) if has_limits(y) else y
+        X, exposure = without_exposure(X)
         family = choose_likelihood(self.likelihood, self._usual(0).likelihood, self._task, y).family
         x, response, usual, known = self._checked(X, y, numeric=family.is_numeric and not has_limits(y))
+        if exposure is not None:
+            x = joined(x, exposure)
         sample_weight = check_weights(sample_weight, x)
         folding = check_folding(groups, order, len(x), may_rotate=self._folds(len(x)) > 0)
         number = np.arange(len(x)) if known is None else known
@@ -199,7 +213,10 @@ class AbstractMileEstimator(AbstractGrowingModel):
         given = for_outputs(chosen.family, chosen.given, response, names) or chosen.given
         response = (given or chosen.family).check(response)
         likelihood = given or chosen.family.for_response(response)
-        return LearningTask(x, response, likelihood, choose_encoder(self.encoder, usual), weight, number, folding)
+        encoder = choose_encoder(self.encoder, usual)
+        if exposure is not None:
+            likelihood, encoder = likelihood.with_exposure(), WithExposure(encoder)
+        return LearningTask(x, response, likelihood, encoder, weight, number, folding)
 
     def _checked(self, X: InputLike, y: ResponseLike, *, numeric: bool) -> CheckedRows:
         """Return rows, response, and the default encoder for such rows."""
@@ -222,6 +239,10 @@ class AbstractMileEstimator(AbstractGrowingModel):
         return table_of(X, always=self.encoder is not None or bool(self.columns))
 
     def _features(self, X: InputLike) -> Table:
+        X, exposure = without_exposure(X)
+        return self.fit_.encoder.joined(self._checked_features(X), exposure)
+
+    def _checked_features(self, X: InputLike) -> Table:
         X = unmasked(X)
         shape = self.fit_.network.input_shape
         if self.fit_.encoder.takes_tables:
@@ -310,12 +331,15 @@ class AbstractMileEstimator(AbstractGrowingModel):
     ) -> Network:
         """Return the network for encoded rows."""
         shape = task.shape if len(task.shape) > 1 else (dataset.n_features,)
-        n_outputs = task.likelihood.n_outputs
+        n_offsets = task.likelihood.n_offsets
+        shape, n_outputs = (*shape[:-1], shape[-1] - n_offsets), task.likelihood.n_outputs - n_offsets
         if self.network is None:
             n_rows = len(task.x)
             usual = self._usual(n_rows)
-            return default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, usual)
-        return self._template().sized(shape, n_outputs)
+            network = default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, usual)
+        else:
+            network = self._template().sized(shape, n_outputs)
+        return Offset(network=network) if n_offsets else network
 
     def _untrained_network(self, task: LearningTask, dataset: Dataset, training: Training) -> Network:
         """Return a network of the right size to measure time with."""

@@ -27,6 +27,7 @@ from mile.explain._rows import as_outcomes
 from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
+from mile.features.exposure import without_exposure
 from mile.fitting.result import Fit
 from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractPredictive
@@ -190,8 +191,9 @@ class AbstractFittedModel(AbstractModelToShrink):
     def _column_table(self, X: InputLike, unnamed: str = "x") -> ColumnTable:
         features, names = self._features(X), getattr(self, "feature_names_in_", None)
         if names is None and isinstance(features, np.ndarray):
-            names = [f"{unnamed}{place}" for place in range(features.shape[1])]
-        return column_table(self.fit_.encoder, encode_rows(self.fit_.encoder, features), features, names)
+            names = [f"{unnamed}{place}" for place in range(self.n_features_in_)]
+        known = None if names is None else self.fit_.encoder.column_names(list(map(str, names)))
+        return column_table(self.fit_.encoder, encode_rows(self.fit_.encoder, features), features, known)
 
     def explain(
         self,
@@ -417,7 +419,7 @@ class AbstractFittedModel(AbstractModelToShrink):
         """
         if not 0.0 < interval < 1.0:
             raise ValueError(f"interval must lie strictly between 0 and 1; got {interval!r}.")
-        return frame_like(X, self.predictive(X).columns(interval, quantiles))
+        return frame_like(without_exposure(X)[0], self.predictive(X).columns(interval, quantiles))
 
     def sample_predictive(self, X: InputLike, n: int = 1, random_state: int | None = None) -> np.ndarray:
         """Draw n responses per row, shape (n, rows)."""

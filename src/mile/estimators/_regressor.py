@@ -14,6 +14,7 @@ from mile._checks import check_flag
 from mile.estimators._survival import AbstractSurvivalModel
 from mile.estimators._task import check_weights
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
+from mile.features.exposure import with_exposure
 from mile.fitting.conformal import conformal_interval
 from mile.likelihoods import Predictive
 from mile.predict import DEFAULT_MEMORY
@@ -165,12 +166,15 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         """
         return cast(Predictive, super().predictive(X, memory))
 
-    def predict(self, X: InputLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    def predict(
+        self, X: InputLike, return_std: bool = False, *, exposure: ArrayLike | None = None
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the predictive mean, with `return_std` also the standard deviation; (row, output) for several outputs.
 
-        Where the distribution may have no mean, as those of survival times, it is the median.
+        Where the distribution may have no mean, as those of survival times, it is the median. A model that was fitted
+        with an `exposure` needs one for each row, or one for all; other methods take `mile.with_exposure(X, exposure)`.
         """
-        predictive = self.predictive(X)
+        predictive = self.predictive(_exposed(X, exposure))
         return (predictive.point, predictive.std) if return_std else predictive.point
 
     def __call__(self, X: InputLike) -> np.ndarray:
@@ -186,7 +190,7 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
         return metrics.concordance(timed, np.asarray(y), check_weights(sample_weight, predictive.point))
 
     def predict_interval(
-        self, X: InputLike, level: float = 0.9, *, conformal: bool = False
+        self, X: InputLike, level: float = 0.9, *, conformal: bool = False, exposure: ArrayLike | None = None
     ) -> Float[np.ndarray, "row 2"]:
         """Return lower and upper end of the interval that holds y with probability `level`.
 
@@ -206,11 +210,15 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
             practice it is close to `level`. Sample weights change the model and not the guarantee, for which each
             row counts once. With `groups` or `order` rows are not exchangeable, and nothing is guaranteed.
 
+        exposure
+            What counts are proportional to, for a model that was fitted with an exposure.
+
         Raises
         ------
         ValueError
             If `conformal` is asked for and the model was fitted without folds.
         """
+        X = _exposed(X, exposure)
         if not check_flag("conformal", conformal):
             return self.predictive(X).interval(level)
         check_is_fitted(self)
@@ -219,3 +227,7 @@ class MileRegressor(RegressorMixin, AbstractSurvivalModel):
     def predict_quantiles(self, X: InputLike, q: ArrayLike = (0.05, 0.5, 0.95)) -> Float[np.ndarray, "row level"]:
         """Return the quantiles at levels `q`, one column each."""
         return self.predictive(X).quantile(np.atleast_1d(np.asarray(q, np.float64)))
+
+
+def _exposed(X: InputLike, exposure: ArrayLike | None) -> InputLike:
+    return X if exposure is None else with_exposure(X, exposure)

@@ -69,7 +69,7 @@ def restore_estimator(
     elif names is not None:
         estimator.feature_names_in_ = np.array(names, object)
     estimator.target_name_ = origin.target
-    estimator.event_name_ = origin.event
+    estimator.event_name_, estimator.exposure_name_ = origin.event, origin.exposure
     estimator.likelihood_choice_ = None if origin.choice is None else LikelihoodChoice.read(origin.choice)
     estimator.n_features_in_ = n_features
     estimator.fit_ = fitted

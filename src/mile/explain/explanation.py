@@ -259,4 +259,6 @@ def relevance_of(fit: Fit, table: ColumnTable) -> Float[np.ndarray, " column"] |
     scales = relevance_of_inputs(fit.prior.bind(fit.network), np.stack(chosen))
     if scales is None:
         return None
+    handed_on = table.x.shape[1] - len(scales)  # features without weights
+    scales = np.append(scales, np.full(handed_on, np.nan))
     return np.array([np.sqrt(np.mean(np.square(scales[column.features]))) for column in table.columns])

@@ -6,10 +6,11 @@ rows. What it has learned is kept in files as tensors and a few plain values, ne
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from mile.features.frame import Frame
 
@@ -108,7 +109,10 @@ class ColumnFacts(NamedTuple):
 class AbstractFeatureEncoder(ABC):
     """What all encoders can do; register a class with `mile._registry.encoder` to let files and users name it."""
 
-    takes_tables: ClassVar[bool] = False  # whether x may be a `Frame`, with columns of any kind
+    @property
+    def takes_tables(self) -> bool:
+        """Whether x may be a `Frame`, with columns of any kind."""
+        return False
 
     @abstractmethod
     def fit(
@@ -163,6 +167,22 @@ class AbstractFeatureEncoder(ABC):
         UntrustedFileError
             If anything is missing, unknown or impossible.
         """
+
+    def joined(self, x: Table, exposure: ArrayLike | None) -> Table:
+        """Return rows with what else they need; by default nothing.
+
+        Raises
+        ------
+        ValueError
+            If an exposure is given, or missing.
+        """
+        if exposure is not None:
+            raise ValueError("exposure is for models that were fitted with one, and this was not: leave it out.")
+        return x
+
+    def column_names(self, given: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the names of the columns of `joined` rows, from those of the user's columns."""
+        return given
 
     def check(self, x: np.ndarray) -> None:  # noqa: B027  by default every x is fine
         """Refuse rows to predict that cannot be on the scale of the training rows.

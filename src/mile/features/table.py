@@ -90,8 +90,6 @@ class TableEncoder(AbstractFeatureEncoder):
     'it is an identifier: every row has another text'
     """
 
-    takes_tables = True
-
     kinds: Mapping[str, str] = field(default_factory=dict)
     squash: str = "smooth"
     most_levels: int = 30
@@ -100,6 +98,11 @@ class TableEncoder(AbstractFeatureEncoder):
     names_in: tuple[str, ...] = ()
     columns: tuple[AbstractColumn, ...] = ()
     is_named: bool = True
+
+    @property
+    def takes_tables(self) -> bool:
+        """Frames are what it is for."""
+        return True
 
     def __post_init__(self) -> None:
         check_choice("squash", self.squash, _SQUASHES)

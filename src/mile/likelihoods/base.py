@@ -291,6 +291,22 @@ class AbstractLikelihood(ABC):
         raise ValueError("softmax_twice needs a network that predicts classes.")
 
     @property
+    def n_offsets(self) -> int:
+        """How many of the outputs are last features of a row, which the network hands on."""
+        return 0
+
+    def with_exposure(self) -> "AbstractLikelihood":
+        """Return this likelihood with means that are proportional to an exposure.
+
+        Raises
+        ------
+        ValueError
+            If it is not of counts.
+        """
+        name = type(self).__name__
+        raise ValueError(f'exposure is for counts, and this is a {name}: give likelihood="negative_binomial" or such.')
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """What the columns of y are called; () where y has one number or label for each row."""
         return ()

@@ -5,12 +5,13 @@ A family derives from `AbstractCount` and says the log probability and the distr
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import numpy as np
 from jaxtyping import Int
 
+from mile import _registry
 from mile._checks import check_number
 from mile.likelihoods._links import Values
 from mile.likelihoods._special import within
@@ -65,12 +66,16 @@ class AbstractCount(AbstractNumberLikelihood):
         came from it, at most one. None: learned when the model is fitted.
     below, above
         How many spreads the log of the mean may lie from the center. None: learned.
+    has_exposure
+        Whether means are proportional to an exposure; then they and all above are those at the mean exposure, and the
+        network has one more output, the log of the exposure over its mean. Estimators set it.
     """
 
     center: float | None = None
     spread: float | None = None
     below: float | None = None
     above: float | None = None
+    has_exposure: bool = field(default=False, kw_only=True, metadata={_registry.ABSENT: False})
 
     def __post_init__(self) -> None:
         if self.center is not None:
@@ -82,7 +87,16 @@ class AbstractCount(AbstractNumberLikelihood):
     @property
     def n_outputs(self) -> int:
         """Log mean."""
-        return 1
+        return 1 + self.n_offsets
+
+    @property
+    def n_offsets(self) -> int:
+        """One, the log of the exposure, if there is one."""
+        return int(self.has_exposure)
+
+    def with_exposure(self) -> "AbstractCount":
+        """Return this family with means that are proportional to an exposure."""
+        return replace(self, has_exposure=True)
 
     @classmethod
     def check(cls, y: np.ndarray) -> np.ndarray:
@@ -147,10 +161,12 @@ class AbstractCount(AbstractNumberLikelihood):
             above=float(math.ceil(max((math.log(highest) - center) / spread, 1.0) + _MARGIN)),
         )
 
-    def log_mean(self, numbers: ModuleType, raw: Values) -> Values:
-        """Return the log of the mean that the first output stands for."""
+    def log_mean(self, numbers: ModuleType, raw: Values, last: Values) -> Values:
+        """Return the log of the mean that the first output stands for; the last is that of an exposure, if any."""
         center, spread = self.center or 0.0, self.spread or 1.0
-        return center + spread * within(numbers, raw, -(self.below or _UNKNOWN_REACH), self.above or _UNKNOWN_REACH)
+        below, above = self.below or _UNKNOWN_REACH, self.above or _UNKNOWN_REACH
+        found = center + spread * within(numbers, raw, -below, above)
+        return found + last if self.has_exposure else found
 
     def remarks(self, outputs: Callable[[], OutputsOfDraws], y: Encoded) -> list[str]:
         """Return nothing: probabilities of few values have a limit, which densities do not."""

@@ -56,7 +56,7 @@ class NegativeBinomial(AbstractCount):
     @property
     def n_outputs(self) -> int:
         """Log mean, log dispersion."""
-        return 2
+        return 2 + self.n_offsets
 
     def fitted(self, y: Encoded) -> AbstractCount:
         """Return this likelihood with what it takes from the response, kept to two digits."""
@@ -80,12 +80,14 @@ class NegativeBinomial(AbstractCount):
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log probability of each row."""
         log_dispersion = self.log_dispersion(jnp, outputs[1])
-        return negative_binomial_log_mass(jnp, y, self.log_mean(jnp, outputs[0]), log_dispersion)
+        return negative_binomial_log_mass(jnp, y, self.log_mean(jnp, outputs[0], outputs[-1]), log_dispersion)
 
     def components(self, outputs: OutputsOfDraws) -> AbstractCountComponents:
         """Return the distributions of outputs."""
         outputs = outputs.astype(np.float64)
-        return NegativeBinomialComponents(self.log_mean(np, outputs[:, 0]), self.log_dispersion(np, outputs[:, 1]))
+        return NegativeBinomialComponents(
+            self.log_mean(np, outputs[:, 0], outputs[:, -1]), self.log_dispersion(np, outputs[:, 1])
+        )
 
 
 @_registry.likelihood("zero_inflated_negative_binomial")
@@ -111,7 +113,7 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
     @property
     def n_outputs(self) -> int:
         """Log mean, log dispersion, log odds of zero."""
-        return 3
+        return 3 + self.n_offsets
 
     def fitted(self, y: Encoded) -> AbstractCount:
         """Return this likelihood with what it takes from the response."""

@@ -29,11 +29,12 @@ class Poisson(AbstractCount):
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log probability of each row."""
-        return poisson_log_mass(jnp, y, self.log_mean(jnp, outputs[0]))
+        return poisson_log_mass(jnp, y, self.log_mean(jnp, outputs[0], outputs[-1]))
 
     def components(self, outputs: OutputsOfDraws) -> AbstractCountComponents:
         """Return the Poisson distributions of outputs."""
-        return PoissonComponents(self.log_mean(np, outputs[:, 0].astype(np.float64)))
+        outputs = outputs.astype(np.float64)
+        return PoissonComponents(self.log_mean(np, outputs[:, 0], outputs[:, -1]))
 
 
 @_registry.likelihood("zero_inflated_poisson")
@@ -59,7 +60,7 @@ class ZeroInflatedPoisson(Poisson):
     @property
     def n_outputs(self) -> int:
         """Log mean, log odds of zero."""
-        return 2
+        return 2 + self.n_offsets
 
     def fitted(self, y: Encoded) -> AbstractCount:
         """Return this likelihood with what it takes from the response."""

@@ -366,6 +366,7 @@ class Origin(NamedTuple):
     n_features: int | None = None  # of X as users pass it; files of version 0.1 do not say
     event: str | None = None  # name of the column that says which times are censored
     choice: Json = None  # what likelihood="auto" chose and why; `LikelihoodChoice.read` checks it
+    exposure: str | None = None  # name of the column that counts are proportional to
 
 
 ORIGIN = Fields(
@@ -376,7 +377,7 @@ ORIGIN = Fields(
         "feature_names": Nullable(Several(Text())),
         "target": Nullable(Text()),
     },
-    {"n_features": Count(1, 2**31 - 1), "event": Text(), "choice": Unchecked()},
+    {"n_features": Count(1, 2**31 - 1), "event": Text(), "exposure": Text(), "choice": Unchecked()},
 )
 
 # The settings of an encoder: its name and plain values
