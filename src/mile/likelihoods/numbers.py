@@ -324,9 +324,9 @@ class Predictive(AbstractPredictive):
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
         return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
 
-    def strips(self) -> Float[np.ndarray, "row level"]:
+    def strips(self, levels: Sequence[float] = STRIP_LEVELS) -> Float[np.ndarray, "row level"]:
         """Return quantiles to draw each row by."""
-        return self.quantile(STRIP_LEVELS)
+        return self.quantile(levels)
 
     def possible(self, ends: np.ndarray) -> np.ndarray:
         """Return ends of intervals (row, 2) that were found otherwise, moved to values that y can have."""
