@@ -13,6 +13,7 @@ from mile import DeepEnsemble, Gaussian, MileClassifier, MileRegressor, Status, 
 from mile.diagnose.diagnosis import diagnose
 from mile.likelihoods import LabeledResponse
 from mile.report import _rows, _scores, render
+from mile.report._baselines import baselines
 from mile.report._cautions import cautions
 from mile.report._explorer import script, script_hash
 from mile.report._rows import choose_rows
@@ -452,6 +453,44 @@ class TestMatters:
         assert page.texts["figure-effect-0"].startswith("\nfeature 1: lowest at")
         model.report(tmp_path / "page.html", x[80:], 4.0 * x[80:, 1], explain=False)
         assert "matters" not in checked((tmp_path / "page.html").read_text()).ids
+
+
+class TestBaselines:
+    def test_stand_beside_the_fit_with_paired_gains(self, fit, text):
+        rows = {row[0]: row[1:] for row in table(text, "baselines")}
+        assert list(rows) == ["constant", "linear model", "deep ensemble", "MILE"]
+        gain = fit.predictive(TEST_X).log_prob(TEST_Y) - fit.ensemble_predictive(TEST_X).log_prob(TEST_Y)
+        error = gain.std(ddof=1) / np.sqrt(len(gain))
+        assert rows["deep ensemble"][1] == f"{gain.mean():.4g} ± {error:.2g}"
+        lppd = {name: float(cells[0].split(" ")[0]) for name, cells in rows.items()}
+        assert lppd["linear model"] > lppd["constant"] + 0.5  # y is linear
+
+    def test_are_those_that_closed_forms_give(self, fit):
+        found = baselines(fit.for_encoded, X[100:], Y[100:], (X[:100], Y[:100]))
+        squared = found.row_scores["constant"]["squared_error"]
+        np.testing.assert_allclose(squared, np.square(Y[100:] - Y[:100].mean()), rtol=0.02, atol=1.0)
+        assert found.row_scores["linear model"]["squared_error"].mean() < 1.3 * 25.0  # the noise has variance 25
+        assert "100 training rows" in found.words
+        assert "without its fold" in baselines(fit.for_encoded, X[100:], Y[100:]).words
+
+
+class TestWhatTheReaderIsTold:
+    def test_of_training_rows_by_their_names_with_the_line_that_makes_the_fit_again(self, tmp_path):
+        house = [f"house {place}" for place in range(90)]
+        rows = {"house": house, "a": X[:90, 0].tolist(), "b": X[:90, 1].tolist()}
+        model = MileRegressor(**BUDGET | {"sampler": "deep_ensemble", "warmup_steps": None, "sampling_steps": None})
+        model.set_params(n_folds=3, random_state=0).fit(rows, Y[:90])
+        model.report(tmp_path / "page.html", rows, Y[:90], explain=False)
+        text = (tmp_path / "page.html").read_text()
+        page = checked(text)
+        assert "These are the rows that the model was trained on" in page.texts["warnings"]
+        assert "90 training rows" in page.texts["predictions"]
+        assert {row[0] for row in table(text, "worst")} < set(house)
+        line = page.texts["reproduce"].strip()
+        assert eval(line.removesuffix(".fit(X, y)")).get_params() == model.get_params()
+        data = json.loads(dict(value[1:] for value in page.attributes if value[1] == "data-rows")["data-rows"])
+        assert {row["id"] for row in data["rows"]} == set(house)
+        assert all(np.all(np.diff(row["q"]) >= 0.0) for row in data["rows"])
 
 
 class TestOddFits:
