@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from mile._scored import Scored, ScoredClasses, ScoredNumbers, ScoredOutputs, ScoredTimes
 from mile.kaplan_meier import censoring_curve, kaplan_meier
@@ -331,6 +331,19 @@ class Remembered:
         if key not in self._known:
             self._known[key] = getattr(self._predictive, name)(argument)
         return self._known[key]
+
+
+def roc(score: Float[np.ndarray, " row"], positive: Bool[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return shares of hits and of false alarms as the limit of a score falls, and the area below.
+
+    The area is the probability that a positive row has the larger score of two; rows that tie count half.
+    """
+    order = np.argsort(-score, kind="stable")
+    is_last = np.r_[np.diff(score[order]) != 0.0, True]  # of rows with the same score
+    hits = np.r_[0.0, np.cumsum(positive[order])[is_last] / max(int(positive.sum()), 1)]
+    alarms = np.r_[0.0, np.cumsum(~positive[order])[is_last] / max(int((~positive).sum()), 1)]
+    area = float(np.sum(np.diff(alarms) * 0.5 * (hits[1:] + hits[:-1])))
+    return hits, alarms, area
 
 
 def standardized(scores: dict[str, float], y_std: float) -> dict[str, float]:

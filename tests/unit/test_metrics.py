@@ -287,3 +287,14 @@ class TestKnownCoverage:
         self.check(metrics.coverage(alone, y), expected)
         error = np.sqrt(np.mean((expected - levels) ** 2))
         assert metrics.calibration_error(alone, y) == pytest.approx(error, abs=self.Z * 0.5 / np.sqrt(self.N_ROWS))
+
+
+def test_the_area_below_a_roc_curve_is_the_chance_of_the_right_order():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    positive, score = rng.uniform(size=60) < 0.4, rng.integers(8, size=60).astype(float)  # with ties
+    hits, alarms, area = metrics.roc(score + positive, positive)
+    np.testing.assert_allclose(area, roc_auc_score(positive, score + positive))
+    assert hits[[0, -1]].tolist() == alarms[[0, -1]].tolist() == [0.0, 1.0]
+    assert (np.diff(hits) >= 0.0).all()

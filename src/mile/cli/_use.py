@@ -16,7 +16,7 @@ from mile.cli._reading import DataFile
 from mile.cli._target import drop_unknown
 from mile.cli._texts import read_texts, takes_texts
 from mile.estimators import encode_rows
-from mile.estimators.loading import Model, load, read_validation
+from mile.estimators.loading import Model, load, read_training, read_validation
 from mile.explain import Explanation, column_table, explain_briefly
 from mile.export import export_fit
 from mile.fitting.conformal import conformal_interval
@@ -99,6 +99,7 @@ def report(console: Console, model: Path, data: DataFile | None, target: str | N
         seconds=seconds,
         notes=notes,
         explanation=explanation,
+        training=read_training(model, fit) if is_run else None,
     )
     console.say(f"Report  {page}")
     console.answer({"report": str(page), "rows": rows, "seconds": time.perf_counter() - began})
@@ -233,6 +234,7 @@ def write_report(
     seconds: float | None = None,
     notes: Sequence[str] = (),
     explanation: Explanation | None = None,
+    training: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
     """Render the page and write it; `fit` is given where x is encoded already."""
     encoder, n_inputs = fitted(model).encoder, fitted(model).network.n_inputs
@@ -249,6 +251,8 @@ def write_report(
         numbers=numbers,
         columns=encoder.describe(),
         explanation=explanation,
+        training=training if encoder.origins(n_inputs) is not None else None,
+        reproduce="" if isinstance(model, Fit) else model.reproducing_line(),
     )
     write_page(page, text)
 

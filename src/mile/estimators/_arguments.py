@@ -33,7 +33,7 @@ from mile.samplers import AUTO, DEFAULT, Sampler, configure, preset_names
 
 _LARGEST_FRACTION = 0.9  # of the rows may be set aside for validation
 # Folders, machines and what a next fit does do not belong to the model, and the seed is kept as a number.
-_NOT_KEPT = {"run_dir", "backend", "address", "n_threads", "random_state", "warm_start"}
+NOT_KEPT = {"run_dir", "backend", "address", "n_threads", "random_state", "warm_start"}
 
 
 class Configuration(TypedDict):
@@ -225,7 +225,7 @@ class AbstractArguments(BaseEstimator, metaclass=ABCMeta):
 
     def _kept_parameters(self) -> dict[str, object]:
         """Return the arguments that a file keeps, in the form that it keeps them."""
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_KEPT}
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_KEPT}
         if self.network is not None:
             parameters["network"] = kept_network(self.network, self._template())
         if self.columns is not None:  # pairs, as for the weights of classes

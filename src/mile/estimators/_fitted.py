@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mile.data.folds import FEWEST_FOLDS, FEWEST_ROWS_OF_A_FOLD
+from mile.estimators._arguments import NOT_KEPT
 from mile.estimators._frames import frame_like
 from mile.estimators._responses import refuse_masked
 from mile.estimators._smaller import AbstractModelToShrink
@@ -28,6 +29,7 @@ from mile.export import export_fit
 from mile.features.accepted import InputLike, ResponseLike, WeightsLike
 from mile.features.base import ColumnReport, Encoded, Table
 from mile.features.exposure import without_exposure
+from mile.features.kinds import REASONS
 from mile.fitting.result import Fit
 from mile.fitting.unseen import OutOfFold
 from mile.likelihoods import AbstractPredictive
@@ -179,6 +181,9 @@ class AbstractFittedModel(AbstractModelToShrink):
             None if y is None else np.asarray(y),
             title=title or f"MILE {self._kind}",
             rows="test rows",
+            numbers=None if X is None else self._row_names(X),
+            training=self._training_rows(),
+            reproduce=self.reproducing_line(),
             feature_names=encoder.names(None if names is None else [str(name) for name in names], n_inputs),
             target=getattr(self, "target_name_", None),
             seconds=getattr(self, "fit_seconds_", None),
@@ -328,14 +333,36 @@ class AbstractFittedModel(AbstractModelToShrink):
             return {name: cell if np.ndim(cell) else [cell] for name, cell in x.items()}  # pyright: ignore
         return x
 
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return encoded training rows and what was observed of them, if there is a run that keeps them."""
+        if self.run_dir is None or self.fit_.encoder.origins(self.fit_.network.n_inputs) is None:
+            return None
+        from mile.estimators.loading import read_training  # it imports the estimators
+
+        return read_training(self.run_dir, self.fit_)
+
+    def _row_names(self, X: InputLike) -> np.ndarray | None:
+        """Return what the user calls each row: an identifier among the columns, or a frame's index; else None."""
+        features = self._features(X)
+        known = [column.name for column in self.columns_ if column.reason == REASONS["identifier"]]
+        if known and not isinstance(features, np.ndarray) and known[0] in features:
+            texts = features[known[0]].texts()
+            return np.array([*texts.levels, ""], object)[texts.codes]
+        index = np.asarray(getattr(X, "index", None)) if hasattr(X, "iloc") else None
+        return None if index is None or np.array_equal(index, np.arange(len(index))) else index
+
+    def reproducing_line(self) -> str:
+        """Return the line of code that makes this fit again, of the same rows."""
+        usual, own = type(self)().get_params(deep=False), self.get_params(deep=False)
+        kept = {name: value for name, value in own.items() if name not in NOT_KEPT and repr(value) != repr(usual[name])}
+        arguments = ", ".join(f"{name}={value!r}" for name, value in (kept | {"random_state": self.seed_}).items())
+        return f"{type(self).__name__}({arguments}).fit(X, y)"
+
     def _background(self, table: ColumnTable | None, y: ResponseLike | None) -> tuple[ColumnTable, np.ndarray | None]:
         """Return rows to compare with and what was observed of them: the given ones, or those that the run keeps."""
         if table is not None:
             return table, as_outcomes(None if y is None else np.asarray(y), len(table))
-        folder, fitted = getattr(self, "run_dir", None), self.fit_
-        from mile.estimators.loading import read_training  # it imports the estimators
-
-        kept = None if folder is None else read_training(folder, fitted)
+        kept, fitted = self._training_rows(), self.fit_
         origins = fitted.encoder.origins(fitted.network.n_inputs)
         if kept is None or origins is None:
             raise ValueError("explain_row compares with other rows: pass X, best the rows of the fit.")

@@ -11,6 +11,7 @@ from mile._printable import one_line
 from mile.explain.effects import Band, Effect
 from mile.explain.importance import Importance
 from mile.explain.interactions import Interaction
+from mile.explain.width_map import WidthMap
 from mile.plot._style import FAILED, MILE, MISS, WANTED, count, cut, finish, make_room, new_axes, nothing
 
 if TYPE_CHECKING:
@@ -83,6 +84,32 @@ def interactions(found: Sequence[Interaction], *, ax: "Axes | None" = None) -> "
     best = shown[-1]
     title = f"{best.first} and {best.second} interact most: {100 * best.share:.0f} % of their joint effect"
     return finish(ax, title, "what a pair has beyond the sum of both", "")
+
+
+def width_map(found: WidthMap, *, target: str = "y", ax: "Axes | None" = None) -> "Axes":
+    """Draw how wide predictions are over two columns, darker where they are wider; dots are cells that hold rows."""
+    from matplotlib.patches import Rectangle
+
+    ax, width = new_axes(ax), found.width
+    low, high = float(width.min()), float(width.max())
+    for first, second in np.ndindex(*width.shape):
+        share = (width[first, second] - low) / (high - low or 1.0)
+        place = first - 0.5, second - 0.5
+        ax.add_patch(Rectangle(place, 1.0, 1.0, facecolor=MILE, alpha=0.06 + 0.74 * float(share), linewidth=0))
+    ax.plot(*np.nonzero(found.rows), "o", color=WANTED, markersize=3.0)
+    ax.set(xlim=(-0.5, width.shape[0] - 0.5), ylim=(-0.5, width.shape[1] - 0.5))
+    shown = [cut(label, 9) for label in found.labels[0]]
+    step = 1 if len(shown) * max(map(len, shown)) <= 44 else 2
+    ax.set_xticks(range(0, len(shown), step), shown[::step], parse_math=False)
+    ax.set_yticks(range(width.shape[1]), [cut(label, 14) for label in found.labels[1]], parse_math=False)
+    where = np.unravel_index(np.argmax(width), width.shape)
+    at = " and ".join(
+        f"{one_line(name, _NAME)} {labels[place]}"
+        for name, labels, place in zip(found.names, found.labels, where, strict=True)
+    )
+    what = target if found.quantity == "mean" else found.quantity
+    title = f"Standard deviation of {one_line(what, _NAME)}: {low:.3g} (pale) to {high:.3g} (dark, at {at})"
+    return finish(ax, title, one_line(found.names[0]), one_line(found.names[1]))
 
 
 def contributions(

@@ -32,7 +32,7 @@ _LEARNERS: dict[str, Callable[[AbstractValues, Learning], AbstractColumn | None]
     "boolean": partial(CategoryColumn.learn, is_boolean=True),
     "date": DateColumn.learn,
 }
-_REASONS = {
+REASONS = {
     "ignore": "you asked for it",
     "text": "it is free text, which this encoder does not read: MileTextClassifier does",
     "identifier": "it is an identifier: every row has another text",
@@ -59,8 +59,8 @@ def learn_column(values: AbstractValues, learning: Learning, asked: str | None =
 
     if asked != "ignore" and missing.all():
         return ignored("it has no values")
-    if kind in _REASONS:
-        return ignored(_REASONS[kind])
+    if kind in REASONS:
+        return ignored(REASONS[kind])
     column = _LEARNERS[kind](values, learning)
     if column is None:
         return ignored(f"none of its values can be read as a {kind}")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from mile import metrics
 from mile._types import Outputs, Response
-from mile.likelihoods._shown import as_html, as_text
+from mile.likelihoods._shown import STRIP_LEVELS, as_html, as_text
 from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
@@ -236,8 +236,12 @@ class AbstractPredictive(ABC):
         """Return the distributions of the first rows."""
         return self._likelihood.predictive(self._mixture.head(n), self._response)
 
-    def strips(self) -> Float[np.ndarray, "row level"] | None:
-        """Return quantiles to draw each row by, at `STRIP_LEVELS`; None where there is nothing to draw."""
+    def strips(self, levels: Sequence[float] = STRIP_LEVELS) -> Float[np.ndarray, "row level"] | None:
+        """Return quantiles to draw each row by; None where there is nothing to draw."""
+        return None
+
+    def shares(self) -> dict[str, PerRow] | None:
+        """Return the probability of each label, where there are labels without order; else None."""
         return None
 
     def __repr__(self) -> str:

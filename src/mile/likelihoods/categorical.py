@@ -192,7 +192,7 @@ class ClassPredictive(AbstractPredictive):
     """Predictive distribution of a class for each row."""
 
     score_names: ClassVar[tuple[str, ...]] = ("lppd", "accuracy", "brier", "expected_calibration_error")
-    figure_names = ("reliability", "confidence", "uncertainty", "surprises")
+    figure_names = ("reliability", "confusion", "roc", "confidence", "uncertainty", "surprises")
     caution_names = ("confidence",)
     log_prob_label = "log probability of the observed"
     _likelihood: Categorical
@@ -329,6 +329,10 @@ class ClassPredictive(AbstractPredictive):
         probs = self.probs
         found = {"label": self.labels, "probability": probs.max(axis=1)}
         return found | {f"p_{label}": probs[:, code] for code, label in enumerate(self.classes)}
+
+    def shares(self) -> dict[str, PerRow]:
+        """Return the probability of each label."""
+        return {str(label): self.probs[:, code] for code, label in enumerate(self.classes)}
 
     def brief(self, rows: Int[np.ndarray, " chosen"]) -> dict[str, np.ndarray]:
         """Return the label and its probability."""

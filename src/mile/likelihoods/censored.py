@@ -30,6 +30,7 @@ class CensoredResponse(ScaledResponse):
 
     def encode(self, y: np.ndarray) -> Encoded:
         """Return both limits in float32, shape (row, 2); an interval too narrow for that counts as observed."""
+        y = limits_of(y)
         found = np.empty((len(y), 2), np.float32)
         for place, name in enumerate(_FIELDS):
             ends = y[name]

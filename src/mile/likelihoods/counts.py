@@ -188,6 +188,7 @@ class CountPredictive(AtomPredictive):
     an interval holds y with at least the probability that it says.
     """
 
+    figure_names = ("intervals", "rootogram", "coverage", "pit", "uncertainty")
     log_prob_label = "log probability"
 
     def probabilities(self, counts: Sequence[int] | Int[np.ndarray, " count"]) -> np.ndarray:

@@ -324,9 +324,9 @@ class Predictive(AbstractPredictive):
             raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
         return self.quantile(np.array([0.5 - level / 2, 0.5 + level / 2]))
 
-    def strips(self) -> Float[np.ndarray, "row level"]:
+    def strips(self, levels: Sequence[float] = STRIP_LEVELS) -> Float[np.ndarray, "row level"]:
         """Return quantiles to draw each row by."""
-        return self.quantile(STRIP_LEVELS)
+        return self.quantile(levels)
 
     def points(self, y: PerRow) -> np.ndarray:
         """Return where to draw the density between the first and the last y, in order: there, or where y can be."""

@@ -4,7 +4,8 @@ A title is a sentence with the number to see. Without `ax` a new pyplot figure i
 """
 
 from mile.plot._chains import accumulation, energy, step_size, trace
-from mile.plot._classes import confidence, reliability
+from mile.plot._classes import confidence, confusion, reliability, roc
+from mile.plot._counts import rootogram
 from mile.plot._diagnosis import ess, rhat, variances, virial
 from mile.plot._images import surprises
 from mile.plot._models import differences
@@ -15,6 +16,7 @@ from mile.plot._survival import survival, survival_calibration
 __all__ = [
     "accumulation",
     "confidence",
+    "confusion",
     "coverage",
     "differences",
     "energy",
@@ -24,6 +26,8 @@ __all__ = [
     "reliability",
     "residual_correlation",
     "rhat",
+    "roc",
+    "rootogram",
     "several_outputs",
     "step_size",
     "surprises",

@@ -1,7 +1,8 @@
 """One page about a fit: how good its predictions are, what its chains did, and what to be careful about.
 
-The page is a single HTML text without scripts, fonts or images from elsewhere. Figures are SVG whose colors the page
-sets, so that they follow the reader's light or dark theme.
+The page is a single HTML text without fonts or images from elsewhere. Its one script, of a few kilobytes, is in it and
+named by its hash in the page's policy, which allows nothing else. Figures are SVG whose colors the page sets, so that
+they follow the reader's light or dark theme.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import cast
 
 import numpy as np
 from jaxtyping import Float
+from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from mile._printable import one_line, without_commands
@@ -17,10 +19,13 @@ from mile.diagnose.diagnosis import Diagnosis, diagnose
 from mile.execution import InProcess
 from mile.explain.explanation import Explanation
 from mile.features.base import ColumnReport
+from mile.fitting.known_rows import are_training_rows
 from mile.fitting.result import Fit
 from mile.report import _cautions, _figures, _matters, _words
+from mile.report._baselines import Others, baselines, comparison
+from mile.report._explorer import explorer, script, script_hash
 from mile.report._rows import ObservedRows, choose_rows
-from mile.report._scores import Assessment, assess, headline, out_of_fold_table, parts_alone, worst_rows
+from mile.report._scores import Assessment, Cells, assess, headline, out_of_fold_table, parts_alone, worst_rows
 from mile.report._templates import template
 
 __all__ = ["render"]
@@ -41,6 +46,8 @@ def render(
     diagnosis: Diagnosis | None = None,
     columns: Sequence[ColumnReport] | None = None,
     explanation: Explanation | None = None,
+    training: tuple[np.ndarray, np.ndarray] | None = None,
+    reproduce: str = "",
 ) -> str:
     """Return the whole page as text.
 
@@ -65,13 +72,18 @@ def render(
     notes
         Sentences to add below the summary.
     numbers
-        Where each row was in the user's table; by default as they come.
+        What the user calls each row: its place in the table, or an identifier; by default places as they come.
     diagnosis
         If `diagnose(fit, x)` has been called before.
     columns
         What became of the columns of a table; default: what the encoder says.
     explanation
         What `model.explain` says of these rows; None leaves out what matters.
+    training
+        Encoded training rows, each at its place, and what was observed of them: what simpler models are fitted to.
+        Without them these learn from the rows that are judged, by leaving out folds.
+    reproduce
+        A line of code, or a command, that makes this fit again.
 
     Returns
     -------
@@ -95,15 +107,24 @@ def render(
     fit = fit.for_encoded
     target = None if target is None else one_line(target)
     used = choose_rows(fit, x, y, numbers)
+    is_known = x is not None and y is not None and are_training_rows(fit, x, np.asarray(y))
     diagnosis, assessment = _judge(fit, used, diagnosis)
     page = template("page.html.j2").render(
         title=title,
         summary=_words.summary(fit, target, names, seconds),
         notes=list(notes),
-        cautions=[*diagnosis.warnings, *_cautions.cautions(used, assessment)],
+        cautions=[*_cautions.about_training(fit, is_known), *diagnosis.warnings, *_cautions.cautions(used, assessment)],
         sections=_figures.sections(fit, used, assessment, diagnosis, explanation, target or "y"),
         matters="" if explanation is None else _matters.in_words(explanation),
-        **_about_rows(fit, used, assessment, rows, names),
+        **_about_rows(fit, used, assessment, "training rows" if is_known else rows, names),
+        baselines=_beside_baselines(fit, used, assessment, None if is_known else training, training),
+        explorer=None if used is None or assessment is None else explorer(fit, used, target or "y"),
+        script=Markup(script()),
+        script_hash=script_hash(),
+        reproduce=reproduce,
+        numbering="rows are counted from 0."
+        if numbers is None or np.asarray(numbers).dtype.kind in "iu"
+        else "rows by their names.",
         groups=_words.group_table(diagnosis),
         chains=_words.chain_table(diagnosis),
         columns=_words.column_table(columns),
@@ -122,6 +143,30 @@ def _judge(fit: Fit, rows: ObservedRows | None, diagnosis: Diagnosis | None) -> 
     ]
     found, assessment = InProcess().map(lambda task: task(), tasks)
     return cast(Diagnosis, found), cast(Assessment | None, assessment)
+
+
+def _beside_baselines(
+    fit: Fit,
+    used: ObservedRows | None,
+    assessment: Assessment | None,
+    training: tuple[np.ndarray, np.ndarray] | None,
+    kept: tuple[np.ndarray, np.ndarray] | None,
+) -> Cells | None:
+    """Return the table of the fit beside simpler models, of the observed rows or of those that folds left out."""
+    unseen = fit.out_of_fold
+    if used is not None and assessment is not None:
+        found = baselines(fit, used.x, assessment.y, training)
+        densities = assessment.log_prob, assessment.ensemble_log_prob
+        others = Others.of(fit, assessment)
+        if assessment.mile is assessment.ensemble:
+            densities = densities[0], densities[0]
+    elif unseen is not None and kept is not None:
+        found = baselines(fit, kept[0][unseen.number], kept[1][unseen.number], fold=unseen.fold)
+        densities = unseen.row_scores["lppd"], unseen.ensemble_scores["lppd"]
+        others = Others.of_rows(unseen.scores, unseen.scores_of_ensemble)
+    else:
+        return None
+    return None if found is None else comparison(fit, found, *densities, others) | {"words": found.words}
 
 
 def _about_rows(

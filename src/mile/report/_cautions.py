@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from mile.fitting.result import Fit
 from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment
 
@@ -28,6 +29,18 @@ def cautions(rows: ObservedRows | None, assessment: Assessment | None) -> list[s
     for name in assessment.mile.caution_names:
         found += _CAUTIONS[name](assessment)
     return [*found, *_about_ensemble(assessment)]
+
+
+def about_training(fit: Fit, is_known: bool) -> list[str]:
+    """Say that rows are those that the fit was trained on, and what it says of rows that were left out."""
+    if not is_known or fit.out_of_fold is None:
+        return []
+    found = fit.out_of_fold.scores["lppd"]
+    return [
+        "These are the rows that the model was trained on, so scores, calibration and figures of them flatter it. Each "
+        f"by chains that left it out, their LPPD is {found.value:.3f} ± {found.standard_error:.2g}; give test rows, or "
+        "none, which shows out-of-fold scores."
+    ]
 
 
 def _about_observations(y: np.ndarray) -> Iterator[str]:

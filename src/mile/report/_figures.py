@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from mile import plot
 from mile.diagnose.diagnosis import Diagnosis
 from mile.explain.explanation import Explanation
 from mile.fitting.result import Fit
+from mile.plot._style import even_choice
 from mile.report import _matters
 from mile.report._rows import ObservedRows
 from mile.report._scores import Assessment
 from mile.report._svg import Drawing, draw, settings
+
+_COUNTED_ROWS, _COUNTING_DRAWS = 500, 200  # of a rootogram, which asks for the probability of each count
 
 
 def sections(
@@ -20,11 +25,12 @@ def sections(
     explanation: Explanation | None,
     target: str,
 ) -> dict[str, list[Drawing]]:
-    """Return the figures of the parts of a page: predictions, what matters, sampling, mixing."""
+    """Return the figures of the parts of a page: predictions, what matters, where it is unsure, sampling, mixing."""
     with settings():
         return {
             "predictions": [] if rows is None or assessment is None else _predictions(fit, rows, assessment, target),
             "matters": [] if explanation is None else _matters.drawings(explanation, target),
+            "unsure": [] if explanation is None else _matters.unsure(explanation, target),
             "sampling": [*([] if rows is None or assessment is None else [_accumulation(fit, rows)]), *_tuning(fit)],
             "mixing": _mixing(diagnosis),
         }
@@ -60,6 +66,24 @@ def _reliability(fit: Fit, rows: ObservedRows, assessment: Assessment, target: s
 def _confidence(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
     help = "Wrong predictions should have low confidence."
     return draw("confidence", plot.confidence, assessment.mile, assessment.y, help=help)
+
+
+def _confusion(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "A row of the figure is an observed class; on the diagonal its rows are predicted as what they are."
+    return draw("confusion", plot.confusion, assessment.mile, assessment.y, help=help)
+
+
+def _roc(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    help = "Toward the upper left is better; the dotted line is guessing."
+    return draw("roc", plot.roc, assessment.mile, assessment.y, help=help)
+
+
+def _rootogram(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
+    chosen = even_choice(len(rows.x), _COUNTED_ROWS)
+    each = int(np.clip(-(-_COUNTING_DRAWS // int(fit.ok.sum())), 1, fit.chains.draws.shape[1]))
+    few = fit.thinned(each).predictive(rows.x[chosen])
+    help = "Bars hang from what was expected; where they miss the zero line by more than the band, it is not chance."
+    return draw("rootogram", plot.rootogram, few, assessment.y[chosen], help=help)
 
 
 def _intervals(fit: Fit, rows: ObservedRows, assessment: Assessment, target: str) -> Drawing:
@@ -142,6 +166,9 @@ _FIGURES: dict[str, Callable[[Fit, ObservedRows, Assessment, str], Drawing | Non
     "uncertainty": _uncertainty,
     "reliability": _reliability,
     "confidence": _confidence,
+    "confusion": _confusion,
+    "roc": _roc,
+    "rootogram": _rootogram,
     "surprises": _surprises,
     "several_outputs": _several_outputs,
     "residual_correlation": _residual_correlation,

@@ -1,7 +1,10 @@
 """Which columns matter, and what the model believes about the foremost of them: figures for a page."""
 
+import numpy as np
+
 from mile.explain.explanation import Explanation
-from mile.explain.figures import effect, importance
+from mile.explain.figures import effect, importance, width_map
+from mile.explain.width_map import width_map as find_widths
 from mile.report._svg import Drawing, draw
 
 MOST_EFFECTS = 5  # curves on a page; each is as large as any other figure
@@ -11,6 +14,7 @@ _IMPORTANCE = (
     "draws. Columns that say the same share their importance."
 )
 _EFFECT = "Dark: how sure the model is of the curve. Light: the noise around it. Ticks: where there are rows."
+_WIDTH = "Darker is less sure. Dots: cells that hold some of these rows; elsewhere the model has little to go by."
 _LEVELS = "Dark: how sure the model is of the level. Light: the noise around it."
 
 
@@ -23,6 +27,15 @@ def drawings(found: Explanation, target: str) -> list[Drawing]:
         help = _LEVELS if curve.accumulated is None else _EFFECT
         figures.append(draw(f"effect-{place}", effect, curve, target=target, help=help))
     return figures
+
+
+def unsure(found: Explanation, target: str) -> list[Drawing]:
+    """Return the map of how wide predictions are over the two columns that matter most; none of one column."""
+    order = found.importance.order.tolist()
+    if len(order) < 2:
+        return []
+    drawn = find_widths(found.model, found.table, order[0], order[1], found.quantity, np.random.default_rng(0))
+    return [draw("width", width_map, drawn, target=target, help=_WIDTH)]
 
 
 def in_words(found: Explanation) -> str:

@@ -157,13 +157,13 @@ def worst_rows(fit: Fit, rows: ObservedRows, assessment: Assessment, names: list
     unusual = rows.x[worst]
     feature = np.argmax(np.abs(unusual), axis=1)
     brief = assessment.mile.brief(worst)
-    columns = {"row": [f"{place:,}" for place in rows.numbers[worst]]}
+    columns = {"row": [_place(place) for place in rows.numbers[worst]]}
     observed, outputs = assessment.y[worst], fit.likelihood.output_names
     if outputs:
-        columns |= {f"{name} observed": _texts(one) for name, one in zip(outputs, observed.T, strict=True)}
+        columns |= {f"{name} observed": texts_of(one) for name, one in zip(outputs, observed.T, strict=True)}
     else:
-        columns["observed"] = _texts(observed)
-    columns |= {name: _texts(values, share=name.startswith("probability")) for name, values in brief.items()}
+        columns["observed"] = texts_of(observed)
+    columns |= {name: texts_of(values, share=name.startswith("probability")) for name, values in brief.items()}
     columns[assessment.mile.log_prob_label] = [f"{value:.2f}" for value in assessment.log_prob[worst]]
     if fit.network.describe_rows() is None:  # no single pixel or word says what is unusual
         columns["most unusual feature"] = [
@@ -172,7 +172,12 @@ def worst_rows(fit: Fit, rows: ObservedRows, assessment: Assessment, names: list
     return {"columns": [*columns], "rows": [list(cells) for cells in zip(*columns.values(), strict=True)]}
 
 
-def _texts(values: np.ndarray, *, share: bool = False) -> list[str]:
+def _place(place: object) -> str:
+    """Write a row's number, or whatever else the user calls it."""
+    return one_line(place, _LONGEST_LABEL)
+
+
+def texts_of(values: np.ndarray, *, share: bool = False) -> list[str]:
     """Return cells of a table: numbers, shares, the ends of intervals, or labels."""
     if values.dtype.names is not None:
         return [one_line(" ".join(map(str, value)), _LONGEST_LABEL) for value in values.tolist()]

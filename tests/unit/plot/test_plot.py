@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 from models import N_CHAINS, made_fit
+from scipy.stats import poisson
 
 from mile import DeepEnsemble, MileClassifier, MileRegressor, Status, metrics, plot
 from mile.diagnose.diagnosis import diagnose
@@ -113,6 +114,31 @@ class TestPredictions:
         predictive = fit.predictive(TEST_X)
         share = np.median(np.square(predictive.epistemic_std) / np.square(predictive.std))
         assert drawn(plot.uncertainty(predictive)).startswith(f"Ignorance makes up {100 * share:.0f} % of the variance")
+
+    def test_confusion_counts_every_row_and_roc_says_the_areas(self, class_fit):
+        predictive = class_fit.predictive(TEST_X)
+        ax = plot.confusion(predictive, TEST_LABELS)
+        assert sum(int(text.get_text()) for text in ax.texts) == 60
+        wrong = int(np.sum(predictive.labels != TEST_LABELS))
+        assert drawn(ax).startswith(f"{wrong} of 60 rows are predicted as another class")
+        areas = [
+            metrics.roc(predictive.probs[:, code], label == TEST_LABELS)[2]
+            for code, label in enumerate(class_fit.classes)
+        ]
+        assert f"{min(areas):.3f} to {max(areas):.3f}" in drawn(plot.roc(predictive, TEST_LABELS))
+        same = np.flatnonzero(TEST_LABELS == "mid")
+        one_class = plot.roc(class_fit.predictive(TEST_X[same]), TEST_LABELS[same])
+        assert "needs rows of two classes" in one_class.get_title(loc="left")
+
+    def test_bars_of_a_rootogram_hang_from_what_was_expected(self):
+        class Poisson(list):
+            def probabilities(self, counts):
+                return np.tile(poisson.pmf(counts, 2.0), (len(self), 1))
+
+        y = np.random.default_rng(0).poisson(2.0, 500).astype(float)
+        ax = plot.rootogram(Poisson([0] * 500), y)
+        assert f"{np.sum(y == 0)} are zero, 68 expected" in drawn(ax).replace("\n", " ")
+        np.testing.assert_allclose([bar.get_height() ** 2 for bar in ax.patches], np.bincount(y.astype(int)))
 
     def test_reliability_and_confidence_say_the_accuracy(self, class_fit):
         predictive = class_fit.predictive(TEST_X)
@@ -277,7 +303,7 @@ class TestOddFits:
     def test_a_thousand_classes_are_no_obstacle(self):
         fit = made_fit(range(1000))
         predictive, y = fit.predictive(X), np.arange(len(X))
-        for function in (plot.reliability, plot.confidence):
+        for function in (plot.reliability, plot.confidence, plot.confusion, plot.roc):
             assert drawn(function(predictive, y))
         assert drawn(plot.uncertainty(predictive))
         assert drawn(plot.accumulation(fit, X, y))
@@ -299,6 +325,7 @@ class TestAxes:
             (plot.differences, {"first": (0.0, 0.0), "second": (-0.1, 0.02)}),
         ]
         elsewhere = {"reliability", "confidence", "surprises", "differences", "survival", "survival_calibration"}
+        elsewhere |= {"confusion", "roc", "rootogram"}
         assert {function.__name__ for function, *_ in calls} | elsewhere == set(plot.__all__)
         for function, *arguments in calls:
             ax = Figure().add_subplot()

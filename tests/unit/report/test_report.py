@@ -13,7 +13,9 @@ from mile import DeepEnsemble, Gaussian, MileClassifier, MileRegressor, Status, 
 from mile.diagnose.diagnosis import diagnose
 from mile.likelihoods import LabeledResponse
 from mile.report import _rows, _scores, render
+from mile.report._baselines import baselines
 from mile.report._cautions import cautions
+from mile.report._explorer import script, script_hash
 from mile.report._rows import choose_rows
 from mile.report._scores import assess
 from mile.report._svg import _COLORS
@@ -29,7 +31,8 @@ HOSTILE = "<script>alert('x')</script>&amp;\"'$$ \N{BLACK SPADE SUIT}"
 
 SAMPLING = {"accumulation", "trace", "energy", "step-size", "ess", "rhat", "variances", "virial"}
 NUMBERS = {"intervals", "coverage", "pit", "uncertainty"} | SAMPLING
-CLASSES = {"reliability", "confidence", "uncertainty"} | SAMPLING
+CLASSES = {"reliability", "confusion", "roc", "confidence", "uncertainty"} | SAMPLING
+EXPLORER = {"Predictions of some rows", "Predicted distribution of the picked row"}  # a script draws these
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
@@ -72,7 +75,8 @@ class Page(HTMLParser):
     @property
     def drawn(self):
         """Titles of the figures that are drawn, not replaced by a sentence."""
-        return [value for tag, name, value in self.attributes if tag == "svg" and name == "aria-label"]
+        titles = [value for tag, name, value in self.attributes if tag == "svg" and name == "aria-label"]
+        return [title for title in titles if title not in EXPLORER]
 
 
 def checked(text):
@@ -81,12 +85,18 @@ def checked(text):
     assert text.startswith("<!doctype html>")
     assert len(page.ids) == len(set(page.ids))
     assert len(text.encode()) < 600_000
-    assert not {"script", "link", "img", "iframe", "object", "foreignobject"} & set(page.tags)
-    assert "http" not in text.replace("<meta http-equiv=", "")
+    assert not {"link", "img", "iframe", "object", "foreignobject"} & set(page.tags)
+    assert page.tags.count("script") == (1 if "explorer" in page.ids else 0)
+    harmless = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    assert "http" not in harmless.replace("<meta http-equiv=", "")
+    assert not {"fetch(", "XMLHttpRequest", "innerHTML", "import(", "eval(", "src ="} & set(
+        re.findall(r"[\w.]+ ?[(=]", script())
+    )
     assert page.tags.index("meta") < page.tags.index("style")
     assert policy_of(page) == {
         "default-src": ["'none'"],
         "style-src": ["'unsafe-inline'"],  # one style sheet, and attributes of figures
+        "script-src": [script_hash()],
         "base-uri": ["'none'"],
         "form-action": ["'none'"],
     }
@@ -97,6 +107,9 @@ def checked(text):
     assert "nan" not in re.findall(r"\bnan\b", text)
     for color in _COLORS:
         assert color not in re.sub(r"<style>.*?</style>", "", text, flags=re.S)
+    assert len(script()) < 10_000
+    for run in re.findall(r"<script>(.*?)</script>", text, flags=re.S):
+        assert run == script()  # which the policy's hash is of
     return page
 
 
@@ -156,7 +169,7 @@ class TestNumbers:
         page = checked(text)
         assert page.figures == NUMBERS
         assert len(page.drawn) == len(NUMBERS)
-        assert page.tags.count("svg") == len(NUMBERS)
+        assert page.tags.count("svg") == len(NUMBERS) + len(EXPLORER)
 
     def test_summary_says_what_was_fitted_and_what_it_cost(self, fit, text):
         summary = Page(text).texts["summary"]
@@ -206,7 +219,8 @@ class TestNumbers:
         assert "±" not in rows["Calibration error"][0]
 
     def test_the_best_of_each_line_is_bold(self, text):
-        for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", text, flags=re.S)[:4]:
+        body = re.search(r'<table id="scores">(.*?)</table>', text, flags=re.S)[1]
+        for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", body, flags=re.S)[:4]:
             values = [float(value) for value in re.findall(r">(-?[\d.]+)<", row)]
             best = max(values) if "higher is better" in row else min(values)
             assert [float(value) for value in re.findall(r"<strong>(.*?)</strong>", row)] == [
@@ -342,7 +356,7 @@ class TestNames:
             feature_names=[HOSTILE] * 3,
         )
         page = checked(text)
-        assert "<script" not in text
+        assert "<script" not in text.replace(f"<script>{script()}</script>", "")
         assert HOSTILE in page.texts["summary"]
         assert HOSTILE in page.texts["predictions"]
 
@@ -351,7 +365,7 @@ class TestNames:
         y = np.array([HOSTILE, "b", "c"])[np.searchsorted(class_fit.classes, TEST_LABELS)]
         text = render(hostile, TEST_X, y, title="x")
         assert HOSTILE in checked(text).texts["worst"]
-        assert "<script" not in text
+        assert "<script" not in text.replace(f"<script>{script()}</script>", "")
 
     def test_may_be_in_any_script_and_even_broken(self, fit):
         name = "größe 日本 🂡 \ud800 \x00\x07\n two\tlines"
@@ -439,6 +453,44 @@ class TestMatters:
         assert page.texts["figure-effect-0"].startswith("\nfeature 1: lowest at")
         model.report(tmp_path / "page.html", x[80:], 4.0 * x[80:, 1], explain=False)
         assert "matters" not in checked((tmp_path / "page.html").read_text()).ids
+
+
+class TestBaselines:
+    def test_stand_beside_the_fit_with_paired_gains(self, fit, text):
+        rows = {row[0]: row[1:] for row in table(text, "baselines")}
+        assert list(rows) == ["constant", "linear model", "deep ensemble", "MILE"]
+        gain = fit.predictive(TEST_X).log_prob(TEST_Y) - fit.ensemble_predictive(TEST_X).log_prob(TEST_Y)
+        error = gain.std(ddof=1) / np.sqrt(len(gain))
+        assert rows["deep ensemble"][1] == f"{gain.mean():.4g} ± {error:.2g}"
+        lppd = {name: float(cells[0].split(" ")[0]) for name, cells in rows.items()}
+        assert lppd["linear model"] > lppd["constant"] + 0.5  # y is linear
+
+    def test_are_those_that_closed_forms_give(self, fit):
+        found = baselines(fit.for_encoded, X[100:], Y[100:], (X[:100], Y[:100]))
+        squared = found.row_scores["constant"]["squared_error"]
+        np.testing.assert_allclose(squared, np.square(Y[100:] - Y[:100].mean()), rtol=0.02, atol=1.0)
+        assert found.row_scores["linear model"]["squared_error"].mean() < 1.3 * 25.0  # the noise has variance 25
+        assert "100 training rows" in found.words
+        assert "without its fold" in baselines(fit.for_encoded, X[100:], Y[100:]).words
+
+
+class TestWhatTheReaderIsTold:
+    def test_of_training_rows_by_their_names_with_the_line_that_makes_the_fit_again(self, tmp_path):
+        house = [f"house {place}" for place in range(90)]
+        rows = {"house": house, "a": X[:90, 0].tolist(), "b": X[:90, 1].tolist()}
+        model = MileRegressor(**BUDGET | {"sampler": "deep_ensemble", "warmup_steps": None, "sampling_steps": None})
+        model.set_params(n_folds=3, random_state=0).fit(rows, Y[:90])
+        model.report(tmp_path / "page.html", rows, Y[:90], explain=False)
+        text = (tmp_path / "page.html").read_text()
+        page = checked(text)
+        assert "These are the rows that the model was trained on" in page.texts["warnings"]
+        assert "90 training rows" in page.texts["predictions"]
+        assert {row[0] for row in table(text, "worst")} < set(house)
+        line = page.texts["reproduce"].strip()
+        assert eval(line.removesuffix(".fit(X, y)")).get_params() == model.get_params()
+        data = json.loads(dict(value[1:] for value in page.attributes if value[1] == "data-rows")["data-rows"])
+        assert {row["id"] for row in data["rows"]} == set(house)
+        assert all(np.all(np.diff(row["q"]) >= 0.0) for row in data["rows"])
 
 
 class TestOddFits:
