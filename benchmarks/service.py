@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--draws", type=int, default=128)
-    parser.add_argument("--model", type=Path, default=None, help="A file whose columns are numbers, instead.")
+    parser.add_argument("--model", type=Path, default=None, help="Another model of a table, instead.")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         path = given.model or Path(name) / "small.mile"
@@ -91,9 +91,11 @@ def measure(host, port, given, process):
     import urllib.request
 
     with urllib.request.urlopen(f"http://{host}:{port}/schema", timeout=30) as reply:
-        names = json.load(reply)["row"]["required"]
-    rows = np.random.default_rng(1).normal(size=(max(256, given.connections), len(names))).round(4).tolist()
-    bodies = [json.dumps({"row": dict(zip(names, row, strict=True))}) for row in rows]
+        typical = json.load(reply)["typical_row"]
+    rng, bodies = np.random.default_rng(1), []
+    for _ in range(max(256, given.connections)):
+        noise = {key: value + round(rng.normal(), 4) for key, value in typical.items() if isinstance(value, float)}
+        bodies.append(json.dumps({"row": typical | noise}))
     asyncio.run(loaded(host, port, given.connections, 1.0, bodies))
     before = processor_seconds(process)
     times = asyncio.run(loaded(host, port, given.connections, given.seconds, bodies))

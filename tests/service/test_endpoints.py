@@ -187,6 +187,13 @@ def test_a_token_is_asked_of_all_that_tell_of_the_model(files):
     client.close()
 
 
+def test_pages_of_other_sites_may_not_ask(client):
+    body = {"row": {"a": 1, "b": 2, "c": 3}}
+    assert client.post("/predict", body, sec_fetch_site="cross-site").status == 403
+    assert client.post("/predict", body, sec_fetch_site="same-origin").status == 200
+    assert client.get("/", sec_fetch_site="cross-site").status == 200  # a link
+
+
 def test_the_page_may_load_nothing_from_elsewhere(client):
     for path in ("/", "/page.js", "/page.css"):
         reply = client.get(path)

@@ -74,6 +74,8 @@ class Guard:
             given = headers.get(b"authorization")
             if not is_token(None if given is None else given.decode("latin-1"), self._token):
                 return 401, "a token is needed: send the header Authorization: Bearer TOKEN."
+        if scope["method"] != "GET" and headers.get(b"sec-fetch-site") == b"cross-site":
+            return 403, "pages of other sites may not ask this service."  # a browser would, and count rows
         if self.under_way > self._limits.waiting:
             return 429, "too many requests are under way: try again in a second."
         length = headers.get(b"content-length", b"0")
