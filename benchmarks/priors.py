@@ -16,7 +16,8 @@ from _common import AIRFOIL, N_CHAINS, Row, command_line, progress, regression_d
 from mile import native
 from mile.likelihoods import Gaussian
 from mile.networks import MLP
-from mile.posterior import Posterior, pad_rows
+from mile.padded_rows import pad_rows
+from mile.posterior import Posterior
 from mile.priors import FanIn, Hierarchical, Laplace, Normal, Prior, StudentT
 from mile.samplers import _mclmc
 

@@ -89,8 +89,13 @@ def plan(
 def identify(network: Network, likelihood: AbstractLikelihood) -> Fingerprint:
     """Return the fingerprint of what computes a posterior in the process that calls this."""
     dtype = np.dtype(np.float32)
-    is_native = native.specify(network, likelihood, dtype) is not None or native.accelerates(network, dtype)
-    return fingerprint(is_native=is_native, width=InProcess().width, dtype="float32")
+    spec, head = native.specify(network, likelihood, dtype), likelihood.native_head()
+    return fingerprint(
+        is_native=spec is not None or native.accelerates(network, dtype),
+        width=InProcess().width,
+        dtype="float32",
+        head=None if head is None or spec is None else head.name,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

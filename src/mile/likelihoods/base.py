@@ -18,7 +18,10 @@ from mile.likelihoods._shown import STRIP_LEVELS, as_html, as_text
 from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
-HeadName = Literal["gaussian", "categorical", "bounded_gaussian"]
+HeadName = Literal[
+    *("gaussian", "categorical", "bounded_gaussian"),
+    *("mixture", "student_t", "poisson", "negative_binomial", "ordinal"),
+]
 # y as compiled code takes it; several numbers for each row are its second axis.
 Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]
 Tensors = Mapping[str, np.ndarray]
@@ -32,7 +35,8 @@ class NativeHead(NamedTuple):
     """What the native kernel must know of a likelihood."""
 
     name: HeadName
-    floor: float = 0.0  # of standard deviations, for "bounded_gaussian"
+    floor: float = 0.0  # of standard deviations, for heads with the bounded link
+    numbers: tuple[float, ...] = ()  # what else the head takes: native/heads.hpp
 
 
 class AbstractResponse(ABC):

@@ -16,7 +16,7 @@ from mile._checks import check_number
 from mile.likelihoods._links import Values
 from mile.likelihoods._special import within
 from mile.likelihoods.atoms import AtomPredictive
-from mile.likelihoods.base import AbstractResponse, Encoded, Mixture, OutputsOfDraws, PerRow, Tensors
+from mile.likelihoods.base import AbstractResponse, Encoded, Mixture, NativeHead, OutputsOfDraws, PerRow, Tensors
 from mile.likelihoods.numbers import AbstractNumberLikelihood
 
 LARGEST_COUNT = 2**24  # whole numbers up to here are exact in float32
@@ -24,6 +24,7 @@ _MOST_SPREAD, _LEAST_SPREAD = 1.0, 1e-3
 _MARGIN = 1.0  # spreads that means may lie beyond the smallest and the largest count
 _RARE, _RAREST = 1e-3, 0.01  # where there are zeros, means may be this share of that of y, and this small in any case
 _UNKNOWN_REACH = 10.0  # before the response has been seen
+_MOST_NATIVE_REACH = 60.0  # farther ones are bent in logarithms, which the kernel does not do
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,22 @@ class AbstractCount(AbstractNumberLikelihood):
 
     def log_mean(self, numbers: ModuleType, raw: Values, last: Values) -> Values:
         """Return the log of the mean that the first output stands for; the last is that of an exposure, if any."""
-        center, spread = self.center or 0.0, self.spread or 1.0
-        below, above = self.below or _UNKNOWN_REACH, self.above or _UNKNOWN_REACH
+        center, spread, below, above = self._link
         found = center + spread * within(numbers, raw, -below, above)
         return found + last if self.has_exposure else found
+
+    def native_head(self) -> NativeHead | None:
+        """Return the head with the link of the mean, if the exponentials of its limits are numbers of float32."""
+        center, spread, below, above = self._link
+        if self.head is None or self.has_exposure or max(below, above) > _MOST_NATIVE_REACH:
+            return None
+        return NativeHead(self.head, numbers=(center, spread, math.exp(-below), math.exp(-above)))
+
+    @property
+    def _link(self) -> tuple[float, float, float, float]:
+        """Center and spread of the log mean, and how many spreads it may lie below and above."""
+        center, spread = self.center or 0.0, self.spread or 1.0
+        return center, spread, self.below or _UNKNOWN_REACH, self.above or _UNKNOWN_REACH
 
     def remarks(self, outputs: Callable[[], OutputsOfDraws], y: Encoded) -> list[str]:
         """Return nothing: probabilities of few values have a limit, which densities do not."""

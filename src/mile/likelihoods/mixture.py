@@ -15,7 +15,7 @@ from mile._types import Outputs
 from mile.likelihoods._links import bounded
 from mile.likelihoods._quantiles import crps_by_distance, mixture_quantile
 from mile.likelihoods._scaled import AbstractScaledNumber, outlier_remarks
-from mile.likelihoods.base import Evaluate, OutputsOfDraws, PerDraw, PerRow
+from mile.likelihoods.base import Evaluate, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.components import AbstractComponents
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
@@ -46,6 +46,7 @@ class NormalMixture(AbstractScaledNumber):
     n_parts: int = 3
 
     smallest_floor = 1e-3
+    head = "mixture"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +56,10 @@ class NormalMixture(AbstractScaledNumber):
     def n_outputs(self) -> int:
         """Log weight, location and log scale of each part."""
         return 3 * self.n_parts
+
+    def native_head(self) -> NativeHead | None:
+        """Return the head with the floor and the offsets."""
+        return None if self.head is None else NativeHead(self.head, self._floor, self.offsets)
 
     @property
     def offsets(self) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from mile.likelihoods._links import Values
 from mile.likelihoods._masses import negative_binomial_log_mass, with_zeros
 from mile.likelihoods._special import within
 from mile.likelihoods._zeros import start_of
-from mile.likelihoods.base import Encoded, OutputsOfDraws, PerDraw, PerRow
+from mile.likelihoods.base import Encoded, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.counts import AbstractCount, are_counts
 
 _MOST = 10.0  # times the dispersion of y itself
@@ -27,6 +27,7 @@ _LEAST = 0.01  # of the mean, by which the variance at the largest count exceeds
 _SMALLEST = 0.1  # of the mean, by which the variance exceeds it where the output is zero, if that of y does not
 _LARGEST_COUNTABLE = 600.0  # exp(-600) is a normal number
 _TAIL = 35.0  # -ln 1e-15, rounded up
+_FEWEST_NATIVE, _MOST_NATIVE = 1e-12, 1e8  # dispersions for which no number of the kernel leaves float32
 
 
 @_registry.likelihood("negative_binomial")
@@ -46,6 +47,8 @@ class NegativeBinomial(AbstractCount):
 
     dispersion: float | None = None
     least: float | None = None
+
+    head = "negative_binomial"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,9 +76,22 @@ class NegativeBinomial(AbstractCount):
 
     def log_dispersion(self, numbers: ModuleType, raw: Values) -> Values:
         """Return the log of the dispersion that the second output stands for."""
+        start, smallest = self._dispersions
+        return math.log(start) + within(numbers, raw, math.log(smallest), math.log(_MOST))
+
+    def native_head(self) -> NativeHead | None:
+        """Return the head with the links of mean and dispersion."""
+        head, (start, smallest) = super().native_head(), self._dispersions
+        if head is None or not _FEWEST_NATIVE <= start * smallest <= start <= _MOST_NATIVE:
+            return None
+        return head._replace(numbers=(*head.numbers, start, smallest, 1.0 / _MOST))
+
+    @property
+    def _dispersions(self) -> tuple[float, float]:
+        """Where the second output is zero, and the smallest as a share of that."""
         start = self.dispersion or 1.0
         least = self.least or _LEAST * start
-        return math.log(start) + within(numbers, raw, math.log(min(least / start, 1.0 / _MOST)), math.log(_MOST))
+        return start, min(least / start, 1.0 / _MOST)
 
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log probability of each row."""

@@ -17,6 +17,7 @@ from mile.likelihoods.base import (
     Encoded,
     Evaluate,
     Mixture,
+    NativeHead,
     OutputsOfDraws,
     PerDraw,
     PerRow,
@@ -91,6 +92,8 @@ class Ordinal(AbstractNumberLikelihood):
     grades: tuple[float, ...]
     cuts: tuple[float, ...] | None = None
 
+    head = "ordinal"
+
     def __post_init__(self) -> None:
         grades = [check_number("each of grades", grade) for grade in check_tuple("grades", self.grades, "numbers")]
         if not 2 <= len(grades) <= _MOST_GRADES or not np.all(np.diff(grades) > 0):
@@ -153,6 +156,10 @@ class Ordinal(AbstractNumberLikelihood):
         if self.cuts is not None:
             return self
         return replace(self, cuts=thresholds_of(np.asarray(y).astype(int), len(self.grades)))
+
+    def native_head(self) -> NativeHead | None:
+        """Return the head with the thresholds."""
+        return None if self.head is None else NativeHead(self.head, numbers=tuple(map(float, self._cuts)))
 
     @property
     def _cuts(self) -> tuple[float, ...]:

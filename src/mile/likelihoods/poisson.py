@@ -27,6 +27,8 @@ _TAIL = 35.0  # -ln 1e-15, rounded up
 class Poisson(AbstractCount):
     """Count with a Poisson distribution, whose variance is its mean: an output for the log of the mean."""
 
+    head = "poisson"
+
     def log_prob(self, outputs: Outputs, y: Float[Array, " row"]) -> Float[Array, " row"]:
         """Return the log probability of each row."""
         return poisson_log_mass(jnp, y, self.log_mean(jnp, outputs[0], outputs[-1]))

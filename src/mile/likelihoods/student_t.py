@@ -14,7 +14,7 @@ from mile.likelihoods._links import bounded
 from mile.likelihoods._quantiles import crps_by_distance
 from mile.likelihoods._scaled import AbstractScaledNumber, robust_response
 from mile.likelihoods._tails import degrees_of_freedom, log_gamma_half_step
-from mile.likelihoods.base import AbstractResponse, Evaluate, OutputsOfDraws, PerDraw, PerRow
+from mile.likelihoods.base import AbstractResponse, Evaluate, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.components import AbstractComponents
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
@@ -36,10 +36,16 @@ class StudentTNoise(AbstractScaledNumber):
         Smallest scale, as that of `Gaussian(link="bounded")`. None: decided when the model is fitted.
     """
 
+    head = "student_t"
+
     @property
     def n_outputs(self) -> int:
         """Location, log scale, log of the degrees of freedom above the smallest."""
         return 3
+
+    def native_head(self) -> NativeHead | None:
+        """Return the head with the floor."""
+        return None if self.head is None else NativeHead(self.head, self._floor)
 
     def learn(self, y: np.ndarray, rows: Int[np.ndarray, " chosen"], weight: PerRow | None = None) -> AbstractResponse:
         """Learn the scale of the middle of y."""

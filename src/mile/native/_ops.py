@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Response, Scalar
 from mile.likelihoods import AbstractLikelihood
+from mile.likelihoods.base import HeadName
 from mile.likelihoods.weights import EqualDraws
 from mile.native._library import library
 from mile.native._plain import NormalForm
@@ -21,7 +22,16 @@ from mile.networks.base import Network
 from mile.priors import NativePrior
 
 _ACTIVATIONS = {"relu": 0, "tanh": 1, "gelu": 2, "silu": 3, "sigmoid": 4}
-_HEADS = {"gaussian": 0, "categorical": 1, "bounded_gaussian": 2}
+_HEADS: dict[HeadName, int] = {
+    "gaussian": 0,
+    "categorical": 1,
+    "bounded_gaussian": 2,
+    "mixture": 3,
+    "student_t": 4,
+    "poisson": 5,
+    "negative_binomial": 6,
+    "ordinal": 7,
+}
 _N_SUMS = {
     _HEADS["gaussian"]: lambda n_outputs: 3,
     _HEADS["categorical"]: lambda n_outputs: n_outputs + 1,
@@ -53,7 +63,8 @@ class Specification(NamedTuple):
     image: tuple[int, ...]  # of a convolutional network: its shape, then filters, kernel, padding, pool of each stage
     activation: int
     head: int
-    floor: float = 0.0  # of standard deviations, for the bounded head
+    floor: float = 0.0  # as those of `NativeHead`
+    numbers: tuple[float, ...] = ()
 
     @property
     def has_head(self) -> bool:
@@ -63,7 +74,8 @@ class Specification(NamedTuple):
     @property
     def attributes(self) -> dict[str, Attribute]:
         """The same as attributes of a custom call."""
-        return self.network_attributes | {"head": np.int64(self.head), "floor": np.float32(self.floor)}
+        head = {"head": np.int64(self.head), "floor": np.float32(self.floor), "numbers": np.array(self.numbers)}
+        return self.network_attributes | head
 
     @property
     def network_attributes(self) -> dict[str, Attribute]:
@@ -80,6 +92,11 @@ class Specification(NamedTuple):
             return 0
         of_row = sum(-(-width // 16) * 16 for width in self.sizes[1:-1])
         return -(-n_rows // 96) * 96 * of_row * (2 if self.activation in _KEEP_SLOPES else 1)
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether `summarize` knows the likelihood."""
+        return self.head in _N_SUMS
 
     @property
     def n_sums(self) -> int:
@@ -137,8 +154,10 @@ def specify(
         if given != (jnp.float32, likelihood.dtype, jnp.float32, jnp.int32):
             return None
     head = likelihood.native_head()
-    code, floor = (_NO_HEAD, 0.0) if head is None else (_HEADS[head.name], head.floor)
-    return Specification(form.sizes, form.image, _ACTIVATIONS[form.activation], code, floor)
+    activation = _ACTIVATIONS[form.activation]
+    if head is None:
+        return Specification(form.sizes, form.image, activation, _NO_HEAD)
+    return Specification(form.sizes, form.image, activation, _HEADS[head.name], head.floor, head.numbers)
 
 
 class Data(NamedTuple):

@@ -136,23 +136,29 @@ double value_of(const Network& network, const Rows& rows, const float* position)
 }
 
 using Sizes = ffi::Span<const int64_t>;
+using Numbers = ffi::Span<const double>;
 using Floats = ffi::Buffer<ffi::F32>;
 using Ints = ffi::Buffer<ffi::S32>;
 using FloatsOut = ffi::Result<Floats>;
 
 Network network_of(const int64_t* sizes, int64_t n_sizes, const int64_t* image, int64_t n_image, int64_t activation,
                    int64_t head, float floor) {
-  return {sizes, n_sizes - 1, Activation(activation), Head(head), image, n_image ? (n_image - 3) / 4 : 0, floor};
+  return {sizes, n_sizes - 1, Activation(activation), Head(head), image, n_image ? (n_image - 3) / 4 : 0,
+          floor, nullptr,     0};
 }
 
-Network network_of(const Sizes& sizes, const Sizes& image, int64_t activation, int64_t head, float floor) {
-  return network_of(sizes.begin(), int64_t(sizes.size()), image.begin(), int64_t(image.size()), activation, head,
-                    floor);
+Network network_of(const Sizes& sizes, const Sizes& image, int64_t activation, int64_t head, float floor,
+                   const Numbers& numbers) {
+  Network network = network_of(sizes.begin(), int64_t(sizes.size()), image.begin(), int64_t(image.size()), activation,
+                               head, floor);
+  network.numbers = numbers.begin();
+  network.n_numbers = int64_t(numbers.size());
+  return network;
 }
 
 // A network whose outputs or slopes are asked for.
 Network headless(const Sizes& sizes, const Sizes& image, int64_t activation) {
-  return network_of(sizes, image, activation, no_head, 0.0f);
+  return network_of(sizes, image, activation, no_head, 0.0f, Numbers());
 }
 
 // Features of a row.
@@ -187,6 +193,27 @@ Rows rows_of(const Floats& x, const ffi::AnyBuffer& y, const Floats& weight, con
   return {x.typed_data(), stride, y.untyped_data(), weight.typed_data(), n, nullptr, nullptr, nullptr};
 }
 
+// Whether a head has as many outputs and numbers as it reads; see heads.hpp.
+bool fits_head(const Network& network) {
+  const int64_t n_outputs = network.sizes[network.n_layers], n = network.n_numbers;
+  switch (network.head) {
+    case Head::categorical:
+      return n_outputs > 0;
+    case Head::mixture:
+      return n > 0 && n <= 8 && n_outputs == 3 * n;
+    case Head::student_t:
+      return n_outputs == 3;
+    case Head::poisson:
+      return n_outputs == 1 && n == 4;
+    case Head::negative_binomial:
+      return n_outputs == 2 && n == 7;
+    case Head::ordinal:
+      return n > 0 && n_outputs == n;
+    default:
+      return n_outputs == 2;
+  }
+}
+
 ffi::Error check(const Network& network, const Floats& positions, const Floats& x) {
   if (network.n_layers < 1 || network.n_layers > max_layers) return ffi::Error::InvalidArgument("mile: layers");
   if (result_of(network) != network.sizes[0]) return ffi::Error::InvalidArgument("mile: convolutions");
@@ -199,8 +226,9 @@ ffi::Error check(const Network& network, const Floats& positions, const Floats& 
 ffi::Error check(const Network& network, const Floats& positions, const Floats& x, const ffi::AnyBuffer& y,
                  const Floats& weight) {
   if (auto error = check(network, positions, x); error.failure()) return error;
-  if (network.head < Head::gaussian || network.head > Head::bounded_gaussian)
+  if (network.head < Head::gaussian || network.head > Head::ordinal)
     return ffi::Error::InvalidArgument("mile: the kernel does not have the head of this likelihood");
+  if (!fits_head(network)) return ffi::Error::InvalidArgument("mile: the outputs do not fit the head of the likelihood");
   const auto response = network.head == Head::categorical ? ffi::S32 : ffi::F32;
   if (y.element_type() != response || int64_t(y.element_count()) != x.dimensions()[1] ||
       int64_t(weight.element_count()) != x.dimensions()[1])
@@ -225,8 +253,8 @@ std::vector<double> gradients(const Network& network, const Rows& rows, const Fl
 
 ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight,
                           Ints count, FloatsOut values, FloatsOut results, Sizes sizes, Sizes image, int64_t activation,
-                          int64_t head, float floor) {
-  const Network network = network_of(sizes, image, activation, head, floor);
+                          int64_t head, float floor, Numbers numbers) {
+  const Network network = network_of(sizes, image, activation, head, floor, numbers);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const std::vector<double> sums = gradients(network, rows, positions, results, &pool);
@@ -235,8 +263,8 @@ ffi::Error value_and_grad(ffi::ThreadPool pool, Floats positions, Floats x, ffi:
 }
 
 ffi::Error value(ffi::ThreadPool pool, Floats positions, Floats x, ffi::AnyBuffer y, Floats weight, Ints count,
-                 FloatsOut values, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor) {
-  const Network network = network_of(sizes, image, activation, head, floor);
+                 FloatsOut values, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor, Numbers numbers) {
+  const Network network = network_of(sizes, image, activation, head, floor, numbers);
   const Rows rows = rows_of(x, y, weight, count);
   if (auto error = check(network, positions, x, y, weight); error.failure()) return error;
   const int64_t chains = positions.dimensions()[0], d = positions.dimensions()[1];
@@ -387,8 +415,8 @@ ffi::Error mclmc_step(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> keys, Floats p
                       ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_velocity,
                       FloatsOut new_logdensity, FloatsOut new_gradient, FloatsOut energy_change,
                       ffi::Result<ffi::Buffer<ffi::PRED>> finite, Sizes sizes, Sizes image, int64_t activation,
-                      int64_t head, float floor, int64_t family, double degrees, double power, Sizes blocks) {
-  const Network network = network_of(sizes, image, activation, head, floor);
+                      int64_t head, float floor, Numbers numbers, int64_t family, double degrees, double power, Sizes blocks) {
+  const Network network = network_of(sizes, image, activation, head, floor, numbers);
   const Rows rows = rows_of(x, y, weight, count);
   const Prior prior = {Family(family), coefficients.typed_data(), int64_t(coefficients.element_count()), degrees, power,
                        blocks.begin(), int64_t(blocks.size() / 3)};
@@ -443,9 +471,9 @@ std::vector<int32_t> sorted_by(const float* numbers, int64_t n) {
 // One epoch of AdamW over mini-batches of rows in the order of random numbers, per member.
 ffi::Error epoch(ffi::ThreadPool pool, Floats position, Floats first, Floats second, Ints steps, Floats factor, Floats shuffle,
                  Floats x, ffi::AnyBuffer y, Floats weight, Ints count, FloatsOut new_position, FloatsOut new_first,
-                 FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor,
+                 FloatsOut new_second, Sizes sizes, Sizes image, int64_t activation, int64_t head, float floor, Numbers numbers,
                  int64_t batch_size, float learning_rate, float weight_decay, float decay_first, float decay_second, float epsilon) {
-  const Network network = network_of(sizes, image, activation, head, floor);
+  const Network network = network_of(sizes, image, activation, head, floor, numbers);
   const Rows all = rows_of(x, y, weight, count);
   if (auto error = check(network, position, x, y, weight); error.failure()) return error;
   const int64_t members = position.dimensions()[0], d = position.dimensions()[1], n = padded(d);
@@ -565,7 +593,8 @@ int64_t outcome(const F& f) {
 
 #define MILE_EXPORT extern "C" __attribute__((visibility("default")))
 #define MILE_HEADLESS .Attr<mile::Sizes>("sizes").Attr<mile::Sizes>("image").Attr<int64_t>("activation")
-#define MILE_NETWORK MILE_HEADLESS.Attr<int64_t>("head").Attr<float>("floor")
+#define MILE_NETWORK \
+  MILE_HEADLESS.Attr<int64_t>("head").Attr<float>("floor").Attr<mile::Numbers>("numbers")
 #define MILE_ROWS .Arg<mile::Floats>().Arg<ffi::AnyBuffer>().Arg<mile::Floats>().Arg<mile::Ints>()
 
 MILE_EXPORT XLA_FFI_Error* mile_value_and_grad(XLA_FFI_CallFrame* frame) {

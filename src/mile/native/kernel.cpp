@@ -5,6 +5,7 @@
 #include "attention.hpp"
 #include "convolutions.hpp"
 #include "dynamics.hpp"
+#include "heads.hpp"
 #include "layers.hpp"
 #include "mixture.hpp"
 #include "priors.hpp"
@@ -13,8 +14,6 @@
 namespace mile::MILE_ISA {
 
 constexpr float log_scale_limit = 13.815510557964274f;  // ln 1e6, as in likelihoods/gaussian.py
-constexpr float inverse_scale_limit = 0.1f;  // of the bounded link, as in likelihoods/gaussian.py
-constexpr float log_sqrt_two_pi = 0.9189385332046727f;
 
 MILE_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 MILE_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -367,9 +366,53 @@ static void head_sums(const Plan& plan, int64_t o, int active, float* s) {
   }
 }
 
-static void head_outputs(const Plan& plan, int active, float* s) {
+// The same for more than two outputs: columns and rows change places in registers, so that nothing is summed over lanes.
+// All of it is inlined, or the columns would leave the registers between the outputs, of which at most five go together.
+constexpr int most_turned = 5;
+
+template <int O>
+MILE_INLINE void turned_head_sums(int n, const V (&h)[lanes], const float* w, int64_t columns, float* out, int64_t tile,
+                                  bool is_first) {
+  if constexpr (O > 1)
+    if (n < O) return turned_head_sums<O - 1>(n, h, w, columns, out, tile, is_first);
+  V acc[O];
+#pragma GCC unroll 5
+  for (int q = 0; q < O; ++q) acc[q] = is_first ? (V){} : load(out + q * tile);
+#pragma GCC unroll 16
+  for (int k = 0; k < lanes; ++k)
+#pragma GCC unroll 5
+    for (int q = 0; q < O; ++q) acc[q] += fill(w[q * columns + k]) * h[k];
+#pragma GCC unroll 5
+  for (int q = 0; q < O; ++q) store(out + q * tile, acc[q]);
+}
+
+static __attribute__((noinline)) void turned_head_outputs(const Plan& plan, int active, float* s) {
+  const int64_t n = plan.head().out, blocks = (n + most_turned - 1) / most_turned, columns = plan.head_columns();
+  for (int r = 0; r < active; r += lanes)
+    for (int64_t c = 0; c < columns; c += lanes) {
+      V h[lanes];
+#pragma GCC unroll 16
+      for (int q = 0; q < lanes; ++q) h[q] = load(s + plan.head_input() + c * plan.tile + (r + q) * lanes);
+      transpose(h);
+      for (int64_t b = 0, o = 0; b < blocks; ++b) {
+        const int64_t stop = (b + 1) * n / blocks;
+        turned_head_sums<most_turned>(int(stop - o), h, s + plan.head().weights + o * columns + c, columns,
+                                      s + plan.outputs + o * plan.tile + r, plan.tile, c == 0);
+        o = stop;
+      }
+    }
+}
+
+// The heads of heads.hpp.
+MILE_INLINE bool is_other(const Network& network) { return network.head > Head::bounded_gaussian; }
+
+static void head_outputs(const Network& network, const Plan& plan, int active, float* s) {
   const Layer& head = plan.head();
   int64_t o = 0;
+  if (is_other(network) && head.out > 2) {
+    turned_head_outputs(plan, active, s);
+    o = head.out;
+  }
   for (; o + 2 <= head.out; o += 2) head_sums<2>(plan, o, active, s);
   if (o < head.out) head_sums<1>(plan, o, active, s);
   for (o = 0; o < head.out; ++o) {
@@ -398,21 +441,6 @@ static double gaussian(const Plan& plan, int active, float* s) {
   }
   return sum(total);
 }
-
-// The bounded link: sigma^2 = floor^2 + s^2 with 1 / s = exp(-raw) + 1 / 10. With u = 1 / s and
-// r = 1 / (u (1 + floor^2 u^2)), one over sigma^2 is u^3 r and the derivative of log sigma is exp(-raw) r: one division, no
-// root. Below `lowest` s is nothing beside the smallest floor, 1e-6, and the cube would overflow.
-struct Bounded {
-  V precision, slope;
-
-  Bounded(V raw, float floor) {
-    constexpr float lowest = -27.0f;
-    V inverse = exp(-at_least(raw, lowest)), u = inverse + inverse_scale_limit, square = u * u;
-    V r = 1.0f / (u * (1.0f + floor * floor * square));
-    precision = u * square * r;
-    slope = inverse * r;
-  }
-};
 
 static double bounded_gaussian(const Plan& plan, float floor, int active, float* s) {
   float *location = s + plan.outputs, *raw = location + plan.tile;
@@ -465,7 +493,24 @@ static double categorical(const Plan& plan, int active, float* s) {
   return sum(total);
 }
 
+static __attribute__((noinline)) double other_likelihood(const Network& network, const Plan& plan, int active, float* s) {
+  const HeadRows rows = {s + plan.outputs, plan.tile, s + plan.y, s + plan.weight, active};
+  switch (network.head) {
+    case Head::mixture:
+      return network.n_numbers == 3 ? normal_mixture<3>(network, rows) : normal_mixture<0>(network, rows);
+    case Head::student_t:
+      return student_t(network, rows);
+    case Head::poisson:
+      return poisson(network, rows);
+    case Head::negative_binomial:
+      return negative_binomial(network, rows);
+    default:
+      return ordinal(network, rows);
+  }
+}
+
 static double likelihood(const Network& network, const Plan& plan, int active, float* s) {
+  if (is_other(network)) return other_likelihood(network, plan, active, s);
   switch (network.head) {
     case Head::categorical:
       return categorical(plan, active, s);
@@ -653,7 +698,7 @@ static double gradient_as(const Network& network, const Rows& rows, int64_t firs
     if (rows.slopes) {
       load_slopes(plan, rows, row, n, s);
     } else {
-      head_outputs(plan, active, s);
+      head_outputs(network, plan, active, s);
       total += likelihood(network, plan, active, s);
     }
     backward<Act>(plan, active, s);
@@ -692,7 +737,7 @@ static double value(const Network& network, const Rows& rows, int64_t first, int
   for (int64_t row = first; row < last; row += plan.tile) {
     const int active = load_tile(plan, rows, row, int(smaller(plan.tile, last - row)), true, s);
     with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
-    head_outputs(plan, active, s);
+    head_outputs(network, plan, active, s);
     total += likelihood(network, plan, active, s);
   }
   return total;
@@ -705,7 +750,7 @@ static void forward_rows(const Network& network, const Rows& rows, int64_t first
     const int n = int(smaller(plan.tile, last - row));
     const int active = load_tile(plan, rows, row, n, false, s);
     with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
-    head_outputs(plan, active, s);
+    head_outputs(network, plan, active, s);
     for (int64_t o = 0; o < plan.head().out; ++o)
       std::memcpy(out + o * rows.stride + row, s + plan.outputs + o * plan.tile, n * sizeof(float));
     if (kept)
@@ -725,7 +770,7 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const flo
     load_head(plan, position, s);
     for (int64_t i = 0; i < plan.layers[0].in; ++i) s[plan.x + i * plan.tile] = rows.x[i];
     with_activation(network.activation, [&](auto act) { forward_one<decltype(act)>(plan, position, s); });
-    head_outputs(plan, 1, s);
+    head_outputs(network, plan, 1, s);
     f(0, 1);
     return;
   }
@@ -734,7 +779,7 @@ MILE_INLINE void each_output(const Network& network, const Plan& plan, const flo
     const int n = int(smaller(plan.tile, rows.count - row));
     const int active = load_tile(plan, rows, row, n, false, s);
     with_activation(network.activation, [&](auto act) { forward<decltype(act)>(plan, active, s); });
-    head_outputs(plan, active, s);
+    head_outputs(network, plan, active, s);
     f(row, n);
   }
 }
@@ -815,13 +860,6 @@ static void summarize(const Network& network, const float* draws, int64_t n_draw
         });
     });
   }
-}
-
-// Square root of positive numbers. As a loop, which every compiler turns into one instruction.
-MILE_INLINE V root(V v) {
-  V r;
-  for (int k = 0; k < lanes; ++k) r[k] = __builtin_sqrtf(v[k]);
-  return r;
 }
 
 // One over the standard deviation, of raw second outputs.

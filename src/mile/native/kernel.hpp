@@ -10,7 +10,16 @@ constexpr int max_layers = 64;
 constexpr int max_stages = 16;
 
 enum class Activation : int64_t { relu, tanh, gelu, silu, sigmoid };
-enum class Head : int64_t { gaussian, categorical, bounded_gaussian };
+enum class Head : int64_t {
+  gaussian,
+  categorical,
+  bounded_gaussian,
+  mixture,
+  student_t,
+  poisson,
+  negative_binomial,
+  ordinal
+};
 enum class Family : int64_t { normal, laplace, student_t, grouped };
 enum class Grouping : int64_t { normal, whole, rows, columns };
 
@@ -23,7 +32,9 @@ struct Network {
   Head head;
   const int64_t* image;  // height, width, channels; per stage filters, kernel, padding, pool
   int64_t n_stages;
-  float floor;  // of standard deviations, for the bounded head
+  float floor;  // of standard deviations, for heads with the bounded link
+  const double* numbers;  // what else a head must know; see heads.hpp
+  int64_t n_numbers;
 };
 
 // Data as the posterior holds it: x is [feature][stride], of which the first `count` columns are rows. y is float or,

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -90,6 +91,21 @@ MILE_INLINE V sums(V (&v)[lanes]) {
     v[k] = MILE_ADD(0xf0f0, v[2 * k], v[2 * k + 1], 4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
   return MILE_ADD(0xff00, v[0], v[1], 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23);
 #endif
+}
+
+// Lane k of v[i] becomes lane i of v[k]. In each round blocks of `step` lanes change places between two vectors.
+template <int step, int... k>
+MILE_INLINE void exchange(V& a, V& b, std::integer_sequence<int, k...>) {
+  const V low = MILE_SHUFFLE(a, b, (k & step ? lanes + k - step : k)...);
+  b = MILE_SHUFFLE(a, b, (k & step ? lanes + k : k + step)...);
+  a = low;
+}
+template <int step = lanes / 2>
+MILE_INLINE void transpose(V (&v)[lanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i)
+    if (!(i & step)) exchange<step>(v[i], v[i + step], std::make_integer_sequence<int, lanes>{});
+  if constexpr (step > 1) transpose<step / 2>(v);
 }
 
 // NaN passes through: where one of two is NaN, the instructions return the second.

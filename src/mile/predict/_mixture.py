@@ -135,7 +135,7 @@ class DrawMixture:
         less time than starting threads.
         """
         kernel = self.kernel
-        if kernel is None or not kernel.has_head:
+        if kernel is None or not kernel.has_sums:
             return None
         blocks = [slice(start, start + _SUMMARY_ROWS) for start in range(0, self.n_rows, _SUMMARY_ROWS)]
         groups = self.weights.groups(len(self.draws))
