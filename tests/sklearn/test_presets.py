@@ -49,7 +49,7 @@ class TestTheNetworkOfATable:
 
     def test_sees_pieces_of_numbers_in_large_tables_of_mixed_columns(self):
         pieces = [table_defaults(preset, rows).pieces for preset in ("default", "paper") for rows in (4_999, 5_000)]
-        assert pieces == [0, 16, 0, 0]
+        assert pieces == [0, 32, 0, 0]
         x = pd.DataFrame({"size": np.arange(60.0), "kind": ["a", "b"] * 30})
         with pytest.MonkeyPatch.context() as changed:
             changed.setattr(_arguments, "table_defaults", lambda *given: table_defaults(*given)._replace(pieces=3))

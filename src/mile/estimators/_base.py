@@ -335,7 +335,7 @@ class AbstractMileEstimator(AbstractGrowingModel):
         shape, n_outputs = (*shape[:-1], shape[-1] - n_offsets), task.likelihood.n_outputs - n_offsets
         if self.network is None:
             n_rows = len(task.x)
-            usual = self._usual(n_rows)
+            usual = self._usual(n_rows).of_encoded(task.encoder.takes_tables)
             network = default_network(shape, n_outputs, n_rows, self.hidden_layer_sizes, self.activation, usual)
         else:
             network = self._template().sized(shape, n_outputs)

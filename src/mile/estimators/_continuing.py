@@ -173,8 +173,9 @@ def _of_preset(model: AbstractFittedModel, changed: AbstractFittedModel, folder:
     usual, before = changed._usual(found.n_rows), model._usual(found.n_rows)
     network, n_outputs = fit.network, fit.likelihood.n_outputs
     if changed.network is None:
+        encoded = usual.of_encoded(fit.encoder.takes_tables)
         network = default_network(
-            network.input_shape, n_outputs, found.n_rows, changed.hidden_layer_sizes, changed.activation, usual
+            network.input_shape, n_outputs, found.n_rows, changed.hidden_layer_sizes, changed.activation, encoded
         )
     pairs = {
         "network": (fit.network, network),
