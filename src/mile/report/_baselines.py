@@ -145,7 +145,7 @@ class Others(NamedTuple):
 
 def _mean(name: str, values: np.ndarray) -> str:
     if not np.isfinite(values).all():
-        return "−∞" if float(np.min(values)) < 0 else "∞"
+        return "–" if np.isnan(values).any() else "∞" if values.max() == np.inf else "−∞"
     return show(name, summarize({name: values}, np.ones(len(values)))[name])
 
 

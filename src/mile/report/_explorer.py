@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from mile.fitting.result import Fit
 from mile.plot._style import even_choice
 from mile.report._rows import ObservedRows
 from mile.report._scores import texts_of
+from mile.report._templates import template
 
 _MOST_ROWS = 120
 _DRAWS = 600  # that the distributions of these rows are made of
@@ -37,7 +37,7 @@ class Explorer(NamedTuple):
 @cache
 def script() -> str:
     """Return the script, which makes no request and writes texts only."""
-    return files("mile.report").joinpath("page.js").read_text("utf-8").strip()
+    return template("page.js").render().strip()
 
 
 @cache
