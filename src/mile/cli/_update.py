@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from mile.cli._target import drop_unknown
 from mile.cli._texts import takes_texts
 from mile.cli._use import load_model, out_of_fold_answer, out_of_fold_table, takes_images, target_name
 from mile.estimators import MileClassifier, MileRegressor
+from mile.features.accepted import InputLike
 
 
 def update(
@@ -39,7 +41,7 @@ def update(
     place, began = out or run.with_name(f"{run.stem}-updated{run.suffix}"), time.perf_counter()
     model.set_params(verbose=int(console.talkative))
     model.update(
-        features_for(model, rows, name),
+        cast(InputLike, features_for(model, rows, name)),
         np.asarray(response_for(model, rows, name)),
         groups=None if groups is None else rows.column(groups),
         earlier_groups=None if earlier is None or groups is None else earlier.table.column(groups),
