@@ -41,7 +41,7 @@ def update(
     place, began = out or run.with_name(f"{run.stem}-updated{run.suffix}"), time.perf_counter()
     model.set_params(verbose=int(console.talkative))
     model.update(
-        cast(InputLike, features_for(model, rows, name)),  # a Frame is what tables of users become
+        cast(InputLike, features_for(model, rows, name)),
         np.asarray(response_for(model, rows, name)),
         groups=None if groups is None else rows.column(groups),
         earlier_groups=None if earlier is None or groups is None else earlier.table.column(groups),

@@ -75,7 +75,11 @@ class AbstractGrowingModel(AbstractFittedModel):
         check_is_fitted(self)
         began = time.perf_counter()
         found = self._earlier(earlier)
-        weight = None if sample_weight is None else self._row_weights(sample_weight, self._features(X), np.asarray(y))
+        weight = (
+            sample_weight
+            if sample_weight is None
+            else self._row_weights(sample_weight, self._features(X), np.asarray(y))
+        )
         update = plan_new_rows(
             self.fit_,
             found,
