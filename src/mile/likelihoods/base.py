@@ -19,8 +19,14 @@ from mile.likelihoods.weights import DrawWeights
 
 Task = Literal["regression", "classification"]  # scikit-learn's words
 HeadName = Literal[
-    *("gaussian", "categorical", "bounded_gaussian"),
-    *("mixture", "student_t", "poisson", "negative_binomial", "ordinal"),
+    "gaussian",
+    "categorical",
+    "bounded_gaussian",
+    "mixture",
+    "student_t",
+    "poisson",
+    "negative_binomial",
+    "ordinal",
 ]
 # y as compiled code takes it; several numbers for each row are its second axis.
 Encoded = Float[np.ndarray, " row"] | Int[np.ndarray, " row"] | Float[np.ndarray, "row part"]
