@@ -1,7 +1,7 @@
 """Steps per second of families of likelihoods against those of the Gaussian head, on the airfoil size.
 
 Steps of twelve chains of a 16-16-16 network with GELU, on one thread; with the bounded link. Families without a head of
-the kernel take the derivatives of the outputs from JAX. Short runs take turns, and the ratio is the median of the ratios
+the kernel take the derivatives of the outputs from JAX. Short runs take turns, and the ratio is the median of those
 within a turn. Seconds are those of the processor: other programs disturb the clock by more than the differences.
 """
 
