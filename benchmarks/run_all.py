@@ -29,6 +29,7 @@ SCRIPTS = (
     "attention",
     "samplers",
     "priors",
+    "heads",
     "whole_fit",
     "growth",
     "startup",
