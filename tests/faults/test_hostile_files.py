@@ -527,7 +527,11 @@ for _place, _object in objects(contents().metadata):
             del metadata[key]
 
         add(f"{_where} with {_key} renamed", partial(altered, change=_renamed))
-        if (*_place, _key) not in ((*PARAMETERS, "network"), ("kernel",)):  # files of earlier versions do not name them
+        if (*_place, _key) not in (
+            (*PARAMETERS, "network"),
+            ("kernel",),
+            ("extra", "parameters", "stop_when"),
+        ):  # files of earlier versions do not name them
             add(f"{_where} without {_key}", partial(altered, change=_without))
 
 # Every array.

@@ -64,7 +64,7 @@ def test_commands_predict_and_report_counts(folder):
 
 def test_a_prediction_of_counts_is_one_distribution(model):
     predictive = model.predictive(X)
-    counts = np.arange(400)
+    counts = np.arange(4_000)
     probabilities = predictive.probabilities(counts)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(probabilities @ counts, predictive.mean, rtol=1e-4)

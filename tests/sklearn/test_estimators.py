@@ -58,6 +58,8 @@ DEFAULTS = {
     "run_dir": None,
     "store_data": True,
     "time_limit": None,
+    "stop_when": None,
+    "warm_start": False,
     "backend": None,
     "address": None,
     "n_threads": None,

@@ -14,15 +14,18 @@ from mile import (
     FanIn,
     Gaussian,
     Hierarchical,
+    Independent,
     Laplace,
     LogNormal,
     Mile,
+    MultivariateGaussian,
     Normal,
     NormalMixture,
     Nuts,
     OrderedClasses,
     Ordinal,
     PerLayer,
+    Poisson,
     Stochastic,
     StudentT,
     UntrustedFileError,
@@ -33,11 +36,12 @@ from mile.configuration import build, describe, is_custom
 from mile.ensemble.rate_schedules import Cosine, CosLog
 from mile.ensemble.training import Patience, Training
 from mile.networks import ATT_V2, CNN_V1, LENET5, Convolution
+from mile.networks.offset import Offset
 from mile.samplers import configure, presets_of
 from mile.samplers._step_size import Exponential
 from mile.samplers.mile import Geometric, Linear
 
-NEED_ARGUMENTS = {"categorical", "ordered_classes", "ordinal"}
+NEED_ARGUMENTS = {"categorical", "ordered_classes", "ordinal", "independent", "multivariate_gaussian"}
 NUMBERS = set(_registry.likelihood.declared) - NEED_ARGUMENTS
 OBJECTS = [
     MLP(n_inputs=3),
@@ -46,6 +50,7 @@ OBJECTS = [
     LENET5.sized((28, 28), 10),
     ATT_V2.sized((70,), 2),
     CNN_V1,
+    Offset(network=MLP(n_inputs=3)),
     Convolution(filters=2, kernel=5, padding=1, pool=3),
     Gaussian(),
     Gaussian(link="bounded"),
@@ -54,6 +59,8 @@ OBJECTS = [
     Categorical(1000),
     *(family() for name, family in _registry.likelihood.classes.items() if name in NUMBERS),
     NormalMixture(floor=1 / 3, n_parts=5),
+    Independent((Gaussian(link="bounded"), Poisson())),
+    MultivariateGaussian(3),
     Ordinal(grades=(1.0, 2.5, 4.0)),
     Ordinal(grades=(0.0, 1.0), cuts=(-0.3,)),
     OrderedClasses(3, cuts=(-1.0, 1.0)),

@@ -18,13 +18,8 @@ from mile.networks.adapters import Adapted
 from mile.storage import schema
 
 _ESTIMATORS = {kind._kind: kind for kind in (MileRegressor, MileClassifier, MileTextClassifier)}
-_NOT_IN_FILES = {
-    "run_dir",
-    "backend",
-    "address",
-    "n_threads",
-    "warm_start",
-}  # a file does not choose a folder or a machine
+# A file does not choose a folder or a machine.
+_NOT_IN_FILES = {"run_dir", "backend", "address", "n_threads", "warm_start"}
 _NEWER = {"likelihood", "encoder", "columns", "class_weight"}  # arguments that version 0.1 did not have
 # What earlier versions did, whose files have neither argument.
 _BEFORE_FOLDS = {"n_folds": 0, "stacking": "none"}

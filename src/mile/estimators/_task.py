@@ -62,7 +62,8 @@ def choose_likelihood(
     ValueError
         If there is none of that name, or it is for another kind of response.
     """
-    given = None if is_left_open(given) and task == "regression" else given
+    is_open = is_left_open(given) and choose_part(_registry.likelihood, usual, AbstractLikelihood).family.is_numeric
+    given = None if is_open else given
     is_usual = given is None or (not isinstance(usual, str) and given == _registry.likelihood.name_of(type(usual)))
     chosen = choose_part(_registry.likelihood, usual if is_usual else given, AbstractLikelihood)
     if chosen.family.task != task:

@@ -4,7 +4,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -84,7 +84,7 @@ class AbstractSeveral(AbstractLikelihood):
 
     @classmethod
     @abstractmethod
-    def of_size(cls, n_responses: int) -> Self:
+    def of_size(cls, n_responses: int) -> "AbstractSeveral":
         """Return this likelihood with its defaults for so many outputs."""
 
     @property
@@ -114,7 +114,7 @@ class AbstractSeveral(AbstractLikelihood):
         return self.names or tuple(f"y{place}" for place in range(len(self.marginals)))
 
     @abstractmethod
-    def called(self, names: tuple[str, ...]) -> Self:
+    def called(self, names: tuple[str, ...]) -> "AbstractSeveral":
         """Return this likelihood with the names that y came with; () changes nothing."""
 
     @property
@@ -126,7 +126,7 @@ class AbstractSeveral(AbstractLikelihood):
         )
 
     @classmethod
-    def for_response(cls, y: np.ndarray) -> Self:
+    def for_response(cls, y: np.ndarray) -> "AbstractSeveral":
         """Return this likelihood for as many outputs as y has columns."""
         return cls.of_size(np.asarray(y).shape[1])
 

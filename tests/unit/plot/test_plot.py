@@ -325,7 +325,7 @@ class TestAxes:
             (plot.differences, {"first": (0.0, 0.0), "second": (-0.1, 0.02)}),
         ]
         elsewhere = {"reliability", "confidence", "surprises", "differences", "survival", "survival_calibration"}
-        elsewhere |= {"confusion", "roc", "rootogram"}
+        elsewhere |= {"confusion", "roc", "rootogram", "several_outputs", "residual_correlation"}
         assert {function.__name__ for function, *_ in calls} | elsewhere == set(plot.__all__)
         for function, *arguments in calls:
             ax = Figure().add_subplot()
