@@ -49,7 +49,10 @@ class TestTheNetworkOfATable:
 
     def test_sees_pieces_of_numbers_in_large_tables_of_mixed_columns(self):
         pieces = [table_defaults(preset, rows).pieces for preset in ("default", "paper") for rows in (4_999, 5_000)]
-        assert pieces == [0, 32, 0, 0]
+        assert pieces == [0, 16, 0, 0]
+        of_classes = table_defaults("default", 5_000, "classification")
+        assert (of_classes.pieces, of_classes.hidden, of_classes.of_encoded(False).hidden) == (32, (32,) * 3, (32,) * 3)
+        assert of_classes.of_encoded(True).hidden == (16,) * 3
         x = pd.DataFrame({"size": np.arange(60.0), "kind": ["a", "b"] * 30})
         with pytest.MonkeyPatch.context() as changed:
             changed.setattr(_arguments, "table_defaults", lambda *given: table_defaults(*given)._replace(pieces=3))
