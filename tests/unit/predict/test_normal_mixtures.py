@@ -79,6 +79,14 @@ def test_the_kernel_changes_nothing_but_rounding(monkeypatch, weights):
     np.testing.assert_allclose(score, plain.crps(Y), rtol=1e-9)
 
 
+def test_the_score_by_an_integral_is_that_by_pairs(monkeypatch):
+    found = predictive(WEIGHTS[1])
+    pairs = found.crps(Y)
+    monkeypatch.setattr("mile.likelihoods.mixture._MOST_PAIRED", 0)
+    np.testing.assert_allclose(found.crps(Y), pairs, rtol=1e-5)  # of rough mixtures; of smooth ones it is exact
+    np.testing.assert_allclose(by_numpy(monkeypatch, WEIGHTS[1]).crps(Y), found.crps(Y), rtol=1e-9)
+
+
 def test_blocks_of_rows_change_nothing():
     narrow, wide = predictive(None, memory=200_000), predictive(None)
     assert 8 <= narrow._mixture.block_rows < N_ROWS <= wide._mixture.block_rows
