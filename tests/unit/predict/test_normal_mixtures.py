@@ -21,6 +21,7 @@ RNG = np.random.default_rng(0)
 DRAWS = (0.5 * RNG.standard_normal((N_DRAWS, NETWORK.dimension))).astype(np.float32)
 X = RNG.standard_normal((N_ROWS, 3)).astype(np.float32)
 Y = 2.0 * RNG.standard_normal(N_ROWS)
+WITH_KERNEL = pytest.mark.skipif(native.kernel_name() == "xla", reason="the native kernel is not in use")
 WEIGHTS = [None, np.repeat([1.0, 3.0, 0.5], [20, 20, 1]) / 80.5]
 
 
@@ -69,6 +70,7 @@ def test_predictions_are_those_of_one_mixture_of_all_parts(weights):
     np.testing.assert_allclose(found.crps(Y), expected, rtol=1e-9)
 
 
+@WITH_KERNEL
 @pytest.mark.parametrize("weights", WEIGHTS, ids=["equal", "weighted"])
 def test_the_kernel_changes_nothing_but_rounding(monkeypatch, weights):
     found = predictive(weights)
@@ -94,6 +96,7 @@ def test_blocks_of_rows_change_nothing():
     np.testing.assert_allclose(narrow.crps(Y), wide.crps(Y), rtol=1e-6)
 
 
+@WITH_KERNEL
 def test_weighted_sums_of_the_kernel_in_the_tails_and_for_any_number_of_components():
     for n_components in (1, 2, 7, 8, 9, 64, 100):
         location, spread = RNG.standard_normal((2, N_ROWS, n_components))
