@@ -302,15 +302,24 @@ void try_attention(Random& random, const Kernel& kernel) {
 
 void try_mixture(Random& random, const Kernel& kernel) {
   const int64_t n = random.between(1, 70);
-  Exact<double> location(n), precision(n);
-  for (int64_t k = 0; k < n; ++k) location[k] = random.normal(), precision[k] = std::exp(random.normal());
+  const bool is_weighted = random.between(0, 1);
+  Exact<double> location(n), precision(n), weight(n);
+  double total = 0.0;
+  for (int64_t k = 0; k < n; ++k) {
+    location[k] = random.normal(), precision[k] = std::exp(random.normal());
+    total += weight[k] = is_weighted ? std::exp(random.normal(3.0)) : 1.0;
+  }
+  for (int64_t k = 0; k < n; ++k) weight[k] /= total;
   const double y = random.normal(3.0);
   double cdf, density, wanted_cdf = 0.0, wanted_density = 0.0;
-  kernel.mixture(n, location.data, precision.data, y, &cdf, &density);
+  if (is_weighted)
+    kernel.weighted_mixture(n, location.data, precision.data, weight.data, y, &cdf, &density);
+  else
+    kernel.mixture(n, location.data, precision.data, y, &cdf, &density);
   for (int64_t k = 0; k < n; ++k) {
     const double z = (y - location[k]) * precision[k];
-    wanted_cdf += 0.5 * std::erfc(-z * std::sqrt(0.5)) / double(n);
-    wanted_density += precision[k] * std::exp(-0.5 * z * z) * 0.3989422804014327 / double(n);
+    wanted_cdf += weight[k] * 0.5 * std::erfc(-z * std::sqrt(0.5));
+    wanted_density += weight[k] * precision[k] * std::exp(-0.5 * z * z) * 0.3989422804014327;
   }
   ++n_compared;
   if (!(std::fabs(cdf - wanted_cdf) < 1e-12 && std::fabs(density - wanted_density) < 1e-10)) {

@@ -20,7 +20,13 @@ _FEWEST_PANELS, _PANEL_DOUBLINGS, _PANEL_TOLERANCE = 4, 5, 1e-7
 
 
 def mixture_quantile(
-    evaluate: Evaluate, quantiles: np.ndarray, spread: PerDraw, guess: tuple[PerRow, PerRow], level: float
+    evaluate: Evaluate,
+    quantiles: np.ndarray,
+    spread: PerDraw,
+    guess: tuple[PerRow, PerRow],
+    level: float,
+    *,
+    stops_at_rounding: bool = False,
 ) -> PerRow:
     """Solve cdf(y) = level for each row by Newton's method inside a bracket that only shrinks.
 
@@ -36,6 +42,9 @@ def mixture_quantile(
         Mean and standard deviation of each mixture: where to begin.
     level
         Between 0 and 1.
+    stops_at_rounding
+        Whether a Newton step that rounding swallows ends the search of a row. Else its bracket is halved until it is
+        short, which takes several times as long and changes less than the tolerance; older families keep their bits.
 
     Where a Newton step leaves the bracket or is not half as long as the step before, bisection takes over.
     """
@@ -52,6 +61,8 @@ def mixture_quantile(
         lower, upper = np.where(error < 0, y, lower), np.where(error > 0, y, upper)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = y - error / slope
+        if stops_at_rounding:
+            done |= newton == y
         trusted = (newton > lower) & (newton < upper) & (np.abs(newton - y) < 0.5 * step)
         following = np.where(trusted, newton, 0.5 * (lower + upper))
         following = np.where(done | (error == 0.0), y, following)

@@ -127,7 +127,7 @@ class Mixture(Protocol):
         """Return the native kernel's means over draws and the center that they refer to, if it has the head."""
         ...
 
-    def native_normals(self, location: PerDraw, scale: PerDraw) -> "Evaluate | None":
+    def native_normals(self, location: PerDraw, scale: PerDraw, weight: PerDraw | None = None) -> "Evaluate | None":
         """Return the native distribution function and density of mixtures of normals, if the kernel is in use."""
         ...
 

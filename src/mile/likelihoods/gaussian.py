@@ -186,5 +186,10 @@ class NormalComponents(AbstractTailedComponents):
 
 def _mean_distance(location: PerDraw, scale: PerDraw, y: PerRow, weights: DrawWeights) -> PerRow:
     """Return E|Y - y| of each row's mixture of normals."""
+    return weights.mean(normal_distance(location, scale, y))
+
+
+def normal_distance(location: PerDraw, scale: PerDraw, y: PerRow) -> PerDraw:
+    """Return E|Y - y| of normal distributions."""
     z = (y - location) / scale
-    return weights.mean(scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * np.exp(-0.5 * z * z) / _SQRT_TWO_PI))
+    return scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * np.exp(-0.5 * z * z) / _SQRT_TWO_PI)

@@ -68,9 +68,9 @@ class SomeOutputs:
         """Return nothing: the kernel's head is of other outputs."""
         return
 
-    def native_normals(self, location: PerDraw, scale: PerDraw) -> Evaluate | None:
+    def native_normals(self, location: PerDraw, scale: PerDraw, weight: PerDraw | None = None) -> Evaluate | None:
         """Return what the whole mixture has."""
-        return self.whole.native_normals(location, scale)
+        return self.whole.native_normals(location, scale, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class KnownOutputs:
         """Return nothing."""
         return
 
-    def native_normals(self, location: PerDraw, scale: PerDraw) -> None:
+    def native_normals(self, location: PerDraw, scale: PerDraw, weight: PerDraw | None = None) -> None:
         """Return nothing."""
         return
 

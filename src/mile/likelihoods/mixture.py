@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +14,17 @@ from mile import _registry
 from mile._checks import check_count
 from mile._types import Outputs
 from mile.likelihoods._links import bounded
-from mile.likelihoods._quantiles import crps_by_distance, mixture_quantile
+from mile.likelihoods._quantiles import half_mean_difference, mixture_quantile
 from mile.likelihoods._scaled import AbstractScaledNumber, outlier_remarks
-from mile.likelihoods.base import Evaluate, NativeHead, OutputsOfDraws, PerDraw, PerRow
+from mile.likelihoods.base import Evaluate, Mixture, NativeHead, OutputsOfDraws, PerDraw, PerRow
 from mile.likelihoods.components import AbstractComponents
+from mile.likelihoods.gaussian import normal_distance
 from mile.likelihoods.weights import EQUAL, DrawWeights
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-_TAIL = 1e-15  # probability beyond the ends of an integral
+_TAIL = 8.3  # scales beyond which a part has nothing that double precision sees
 MOST_PARTS = 8
+_MOST_PAIRED = 150  # parts of all draws
 
 PerPart = Float[np.ndarray, "part draw row"]
 
@@ -95,21 +98,30 @@ class MixtureComponents(AbstractComponents):
     location: PerPart
     scale: PerPart
 
-    @property
+    @cached_property
+    def weight(self) -> PerPart:
+        """Share of each part in its mixture."""
+        return np.exp(self.log_weight)
+
+    def parameters(self) -> tuple[PerPart, ...]:
+        """Return log weights, locations and scales."""
+        return self.log_weight, self.location, self.scale
+
+    @cached_property
     def mean(self) -> PerDraw:
         """Means."""
-        return (self._weight * self.location).sum(axis=0)
+        return (self.weight * self.location).sum(axis=0)
 
     @property
     def std(self) -> PerDraw:
         """Standard deviations."""
         squares = np.square(self.location - self.mean) + np.square(self.scale)
-        return np.sqrt((self._weight * squares).sum(axis=0))
+        return np.sqrt((self.weight * squares).sum(axis=0))
 
     @property
     def spread(self) -> PerDraw:
         """Scale of the normal distribution whose density is as high as that of the parts together can be."""
-        return 1.0 / (self._weight / self.scale).sum(axis=0)
+        return 1.0 / (self.weight / self.scale).sum(axis=0)
 
     def log_prob(self, y: PerRow) -> PerDraw:
         """Return the log density of one value per row."""
@@ -119,11 +131,11 @@ class MixtureComponents(AbstractComponents):
     def density(self, y: PerRow) -> PerDraw:
         """Return the density of one value per row."""
         heights = np.exp(-0.5 * np.square((y - self.location) / self.scale) - _LOG_SQRT_TWO_PI) / self.scale
-        return (self._weight * heights).sum(axis=0)
+        return (self.weight * heights).sum(axis=0)
 
     def cdf(self, y: PerRow) -> PerDraw:
         """Return P(Y <= y) of one value per row."""
-        return (self._weight * ndtr((y - self.location) / self.scale)).sum(axis=0)
+        return (self.weight * ndtr((y - self.location) / self.scale)).sum(axis=0)
 
     def quantile(self, level: float) -> PerDraw:
         """Return the quantiles at one level."""
@@ -132,16 +144,20 @@ class MixtureComponents(AbstractComponents):
             return self.cdf(y), self.density(y)
 
         parts = self.location + self.scale * ndtri(level)
-        return mixture_quantile(evaluate, parts, self.scale, (self.mean, self.std), level)
+        guess = self.mean, self.std
+        return mixture_quantile(evaluate, parts, self.scale, guess, level, stops_at_rounding=True)
+
+    def solve(self, evaluate: Evaluate, spread: PerDraw, guess: tuple[PerRow, PerRow], level: float) -> PerRow:
+        """Return the quantile of each row's mixture."""
+        return mixture_quantile(evaluate, self.brackets(level), spread, guess, level, stops_at_rounding=True)
 
     def brackets(self, level: float) -> np.ndarray:
         """Return the quantiles of the parts, of which none is beyond all of a row."""
-        parts = self.location + self.scale * ndtri(level)
-        return parts.reshape(-1, parts.shape[-1])
+        return flat(self.location + self.scale * ndtri(level))
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Draw one value from each distribution."""
-        edges = np.cumsum(self._weight, axis=0)[:-1]
+        edges = np.cumsum(self.weight, axis=0)[:-1]
         part = (rng.uniform(size=edges.shape[1:]) >= edges).sum(axis=0)[None]
         location, scale = (np.take_along_axis(array, part, axis=0)[0] for array in (self.location, self.scale))
         return location + scale * rng.standard_normal(location.shape)
@@ -151,11 +167,34 @@ class MixtureComponents(AbstractComponents):
         return MixtureComponents(*(np.take_along_axis(array, draws[None], axis=1) for array in self.parameters()))
 
     def crps(self, evaluate: Evaluate, y: PerRow, weights: DrawWeights = EQUAL) -> PerRow:
-        """Return the score, in closed form but for the distance between two predictions."""
-        z = (y - self.location) / self.scale
-        away = z * (2.0 * ndtr(z) - 1.0) + 2.0 * np.exp(-0.5 * z * z - _LOG_SQRT_TWO_PI)
-        return crps_by_distance(self, (self._weight * self.scale * away).sum(axis=0), evaluate, _TAIL, weights)
+        """Return the score in closed form but for the distance between two predictions, as for normal distributions.
 
-    @property
-    def _weight(self) -> PerPart:
-        return np.exp(self.log_weight)
+        Few parts, whose distribution function may have steps, are paired; of many that takes longer than an integral.
+        """
+        weight, location, scale = self._all_parts(weights)
+        distance = (weight * normal_distance(location, scale, y)).sum(axis=0)
+        if len(weight) <= _MOST_PAIRED:
+            pairs = np.zeros(len(y))
+            for one_weight, one_location, one_scale in zip(weight, location, scale, strict=True):
+                apart = normal_distance(location, np.hypot(scale, one_scale), one_location)
+                pairs += one_weight * (weight * apart).sum(axis=0)
+            return distance - 0.5 * pairs
+        center = weights.median(self.mean)
+        spread = weights.median(self.spread) + weights.median(np.abs(self.mean - center))
+        reach = np.max(np.abs(location - center) + _TAIL * scale, axis=0)
+        return distance - half_mean_difference(evaluate, center, spread, reach)
+
+    def evaluator(self, mixture: Mixture) -> Evaluate:
+        """Return distribution function and density, by the native kernel where it is in use."""
+        weight, location, scale = self._all_parts(mixture.weights)
+        return mixture.native_normals(location, scale, weight) or super().evaluator(mixture)
+
+    def _all_parts(self, weights: DrawWeights) -> tuple[PerDraw, PerDraw, PerDraw]:
+        """Return weights, locations and scales of the parts of all draws: mixed over draws, they are one mixture."""
+        weight = self.weight * weights.shares(self.location.shape[1])[:, None]
+        return flat(weight), flat(self.location), flat(self.scale)
+
+
+def flat(parts: PerPart) -> PerDraw:
+    """Return the parts of all draws below one another."""
+    return parts.reshape(-1, parts.shape[-1])

@@ -35,6 +35,10 @@ class DrawWeights:
         """Return these weights; equal ones give the same bits as no weights."""
         return cls(None if (values == values[0]).all() else values)
 
+    def shares(self, n_draws: int) -> Float[np.ndarray, " draw"]:
+        """Return the weight of each draw as a number."""
+        return np.full(n_draws, 1.0 / n_draws) if self.values is None else self.values
+
     def mean(self, of_draws: Float[np.ndarray, "draw ..."]) -> Float[np.ndarray, "..."]:
         """Return the mean over draws."""
         if self.values is None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         value_and_grad,
         value_and_grad_of_outputs,
         value_of_outputs,
+        weighted_mixture,
     )
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "value_and_grad",
     "value_and_grad_of_outputs",
     "value_of_outputs",
+    "weighted_mixture",
 ]
 
 

@@ -2,13 +2,13 @@
 
 from mile.native._attention import accelerates, apply
 from mile.native._library import KernelState, kernel_name, kernel_state, sharing_cores
+from mile.native._mixtures import mixture, weighted_mixture
 from mile.native._ops import (
     Data,
     Specification,
     described_form,
     epoch,
     mclmc_step,
-    mixture,
     outputs,
     specify,
     summarize,

@@ -1,7 +1,7 @@
 """The kernel's operations as JAX functions of one chain; `vmap` turns many chains into one call."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int
 from mile._types import Features, MclmcState, MclmcStep, Position, PyTree, Response, Scalar
 from mile.likelihoods import AbstractLikelihood
 from mile.likelihoods.base import HeadName
-from mile.likelihoods.weights import EqualDraws
 from mile.native._library import library
 from mile.native._plain import NormalForm
 from mile.native._priors import prior_arguments
@@ -276,24 +275,6 @@ def summarize(
     asked = _run("mile_summarize", *_network(spec), *numbers, draws, len(draws), x, x.shape[1], center, result)
     _check_memory(asked, spec)
     return result
-
-
-def mixture(
-    location: Float[np.ndarray, "row component"],
-    precision: Float[np.ndarray, "row component"],
-    groups: Sequence[EqualDraws],
-    y: Float[np.ndarray, " row"],
-) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-    """Return distribution function and density at y of mixtures of normals; runs as `outputs` does.
-
-    Neighbors in a group have the same weight.
-    """
-    ends = np.array([group.draws.stop for group in groups], np.int64)
-    shares = np.array([group.share for group in groups])
-    cdf, density = np.empty_like(y), np.empty_like(y)
-    failed = _run("mile_mixture", location, precision, *location.shape, ends, shares, len(groups), y, cdf, density)
-    assert not failed  # it asks for no memory
-    return cdf, density
 
 
 def normal_form(spec: Specification) -> NormalForm | None:

@@ -796,6 +796,17 @@ MILE_EXPORT int64_t mile_mixture(const double* location, const double* precision
   });
 }
 
+// The same of mixtures whose components have weights [row][component] that add up to one in each row.
+MILE_EXPORT int64_t mile_weighted_mixture(const double* location, const double* precision, const double* weight,
+                                          int64_t n_rows, int64_t n_components, const double* y, double* cdf,
+                                          double* density) {
+  return mile::outcome([&] {
+    for (int64_t r = 0, at = 0; r < n_rows; ++r, at += n_components)
+      mile::kernel().weighted_mixture(n_components, location + at, precision + at, weight + at, y[r], cdf + r,
+                                      density + r);
+  });
+}
+
 // Moments [3][row] (mean, mean variance, variance of the means) and quantiles [level][row] of the normal mixtures of at
 // most 96 rows x [feature][rows], for a Gaussian head. The draws lie in pieces; groups of equal weight are as above.
 // `normal_levels` are the same quantiles of the standard normal distribution, from which the search begins.

@@ -908,8 +908,8 @@ static int64_t scratch_size(const Network& network) { return Plan(network).size;
 
 static const Kernel table = {MILE_ISA_NAME, lanes,   scratch_size, load_position,     gradient, value,
                              forward_rows,  outputs, summarize,    attention_scratch, attend,   attend_slopes,
-                             mixture,       normals, summarize_row, normal,  normalize,    refresh,           kick,     drift,
-                             add_prior,     total,   adamw};
+                             mixture,       weighted_mixture,       normals, summarize_row, normal, normalize, refresh,
+                             kick,          drift,   add_prior,     total,   adamw};
 
 }  // namespace mile::MILE_ISA
 

@@ -116,6 +116,8 @@ struct Kernel {
                         const float* slope, float* token_slopes, float* position_slopes);
   // See mixture.hpp.
   void (*mixture)(int64_t n, const double* location, const double* precision, double y, double* cdf, double* density);
+  void (*weighted_mixture)(int64_t n, const double* location, const double* precision, const double* weight, double y,
+                           double* cdf, double* density);
   // Locations and precisions [row][stride] of the normal distributions of at most 96 rows under draws.
   void (*normals)(const Network&, const float* draws, int64_t n_draws, int64_t dimension, const Rows&, float* scratch,
                   int64_t stride, float* location, float* precision);

@@ -38,9 +38,10 @@ MILE_INLINE D scaled_erfc(D u) {
   return p / (1.0 + 2.0 * u);
 }
 
-// Mean over components of the distribution function and of the density at y.
-static void mixture(int64_t n, const double* location, const double* precision, double y, double* cdf,
-                    double* density) {
+// Sums over components of the distribution function and of the density at y, each times its weight, if they have any.
+template <bool is_weighted>
+MILE_INLINE void add_up(int64_t n, const double* location, const double* precision, const double* weight, double y,
+                        double* cdf, double* density) {
   D below = {}, height = {};
   double rest_below = 0.0, rest_height = 0.0;
   auto one = [y](D at, D inverse, D& tail, D& peak) {
@@ -57,21 +58,47 @@ static void mixture(int64_t n, const double* location, const double* precision, 
     std::memcpy(&at, location + k, sizeof at);
     std::memcpy(&inverse, precision + k, sizeof inverse);
     one(at, inverse, tail, peak);
-    below += tail;
-    height += peak;
+    if constexpr (is_weighted) {
+      D share;
+      std::memcpy(&share, weight + k, sizeof share);
+      below += share * tail;
+      height += share * peak;
+    } else {
+      below += tail;
+      height += peak;
+    }
   }
   for (; k < n; ++k) {
     D tail, peak;
     one((D){} + location[k], (D){} + precision[k], tail, peak);
-    rest_below += tail[0];
-    rest_height += peak[0];
+    if constexpr (is_weighted) {
+      rest_below += weight[k] * tail[0];
+      rest_height += weight[k] * peak[0];
+    } else {
+      rest_below += tail[0];
+      rest_height += peak[0];
+    }
   }
   for (int q = 0; q < doubles; ++q) {
     rest_below += below[q];
     rest_height += height[q];
   }
-  *cdf = rest_below / double(n);
-  *density = rest_height * 0.39894228040143268 / double(n);
+  *cdf = rest_below;
+  *density = rest_height * 0.39894228040143268;
+}
+
+// Mean over components of the distribution function and of the density at y.
+static void mixture(int64_t n, const double* location, const double* precision, double y, double* cdf,
+                    double* density) {
+  add_up<false>(n, location, precision, nullptr, y, cdf, density);
+  *cdf /= double(n);
+  *density /= double(n);
+}
+
+// The same where each component has a weight, which add up to one.
+static void weighted_mixture(int64_t n, const double* location, const double* precision, const double* weight, double y,
+                             double* cdf, double* density) {
+  add_up<true>(n, location, precision, weight, y, cdf, density);
 }
 
 }  // namespace mile::MILE_ISA

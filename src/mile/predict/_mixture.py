@@ -152,11 +152,17 @@ class DrawMixture:
         centers, means = zip(*outer.map(one_block, blocks or [slice(0, 0)]), strict=True)
         return np.concatenate(centers), np.concatenate(means, axis=1)
 
-    def native_normals(self, location: PerDraw, scale: PerDraw) -> Evaluate | None:
-        """Return the native distribution function and density of mixtures of normals, if the kernel is in use."""
+    def native_normals(self, location: PerDraw, scale: PerDraw, weight: PerDraw | None = None) -> Evaluate | None:
+        """Return the native distribution function and density of mixtures of normals, if the kernel is in use.
+
+        Without a weight for each of them, they are one for each draw and count as their draws do.
+        """
         if self.kernel is None:
             return None
         by_row, precision = np.ascontiguousarray(location.T), np.ascontiguousarray(1.0 / scale.T)
+        if weight is not None:
+            shares = np.ascontiguousarray(weight.T)
+            return lambda y: native.weighted_mixture(by_row, precision, shares, y)
         groups = self.weights.groups(len(location))
         return lambda y: native.mixture(by_row, precision, groups, y)
 

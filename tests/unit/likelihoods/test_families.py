@@ -55,7 +55,7 @@ class OneDraw:
     n_draws = 1
     weights = DrawWeights()
 
-    def native_normals(self, location, scale):
+    def native_normals(self, location, scale, weight=None):
         return None
 
 
